@@ -1,4 +1,4 @@
-"""Make the next patch version: `python -m tools.bump` writes it, dates the changelog, and prints it."""
+"""Bump the patch version: `python -m tools.bump` writes it, dates the changelog entry and prints the version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _HEADING = "## Unreleased\n"
 
 
 def bump_version(root: Path, today: str) -> str:
-    """Write the next patch version below `root`; raise ValueError if version or changelog have an unexpected format."""
+    """Write the next patch version and the changelog's heading for `today` below `root`; return the version.
+
+    Raises ValueError if the version's line or the changelog's heading is not as expected.
+    """
     module = root / "lint" / "cfglint_train" / "__init__.py"
     source = module.read_text(encoding="utf-8")
     match = _VERSION.search(source)

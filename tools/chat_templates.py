@@ -1,8 +1,8 @@
-"""Write lint/cfglint_train/frameworks/chat_templates.json from the sources of LLaMA-Factory, which are only parsed.
+"""Write lint/cfglint_train/frameworks/chat_templates.json from LLaMA-Factory's source, which is parsed but not run.
 
     python -m tools.chat_templates FOLDER RELEASE      # FOLDER holds extras/constants.py and data/template.py
 
-Only templates that mark turns with special tokens of a model family are kept, with the chat models of each.
+The file has the templates that mark turns with special tokens of a model family, and the chat models of each template.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "lint/cfglint_train/frameworks/chat_templates.json"
 
-# Text before a user's turn -> format. Other templates mark turns with plain words, which any model can learn.
+# Text before a user's turn -> format. All other templates mark turns with plain words, which any model can learn.
 FORMATS = {
     "<|im_start|>user\n": "chatml",
     "<|start_header_id|>user<|end_header_id|>": "llama3",
@@ -27,20 +27,20 @@ FORMATS = {
     "<|start|>user<|message|>": "gpt_oss",
     "<|im_start|>user<|im_sep|>": "phi4",
 }
-# LLaMA-Factory's own test for chat models (extras/constants.py, register_model_group) without "-Distill": distilled
-# models also know the tokens of their base model.
+# Parts of the names of chat models, as LLaMA-Factory checks them (extras/constants.py, register_model_group), without
+# "-Distill": distilled models also know the tokens of their base model.
 CHAT = ("-Chat", "-Instruct", "-Thinking")
 
 
 def find_calls(source: str, name: str) -> Iterator[dict[str, ast.expr]]:
-    """Yield the keyword arguments of each call of a function."""
+    """Yield the keyword arguments of each call of the function `name` in a module's source."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             yield {word.arg or "": word.value for word in node.keywords}
 
 
 def collect_formats(source: str) -> dict[str, list[str]]:
-    """Return the templates of each format."""
+    """Return the names of the templates of each format, from the source of data/template.py."""
     names_by_format: dict[str, list[str]] = {}
     for arguments in find_calls(source, "register_template"):
         turn = arguments.get("format_user")
@@ -53,7 +53,7 @@ def collect_formats(source: str) -> dict[str, list[str]]:
 
 
 def collect_models(source: str, templates: set[str]) -> dict[str, list[str]]:
-    """Return the chat models of each template, by their names on the Hub."""
+    """Return the Hub names of the chat models of each template, from the source of extras/constants.py."""
     names_by_template: dict[str, list[str]] = {}
     for arguments in find_calls(source, "register_model_group"):
         template = ast.literal_eval(arguments["template"]) if "template" in arguments else None
@@ -71,7 +71,7 @@ def collect_models(source: str, templates: set[str]) -> dict[str, list[str]]:
 
 
 def main(folder: str, release: str) -> None:
-    """Write the table."""
+    """Write the table from the files below `folder`; `release` is the LLaMA-Factory release that they are from."""
     templates = collect_formats(Path(folder, "data/template.py").read_text(encoding="utf-8"))
     special_templates = {name for names in templates.values() for name in names}
     table = {

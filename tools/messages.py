@@ -1,11 +1,11 @@
-"""Write tests/messages.txt, the message templates that a user can see.
+"""Write tests/messages.txt: the templates of the messages that a user can see.
 
     python -m tools.messages
 
-The rules' templates are not included: the `expected.txt` of their fixtures has messages, fixes, helps and notes.
+Messages of rules are not included: the `expected.txt` of their fixtures has their messages, fixes, helps and notes.
 
-The templates are read from the source without running it: the texts that are passed to findings, fixes and errors, all
-other texts of more than two words, and the texts of the JSON tables. `{name}` stands for a value.
+The source is only parsed. The list has the texts that are passed to findings, fixes and errors, all other strings of
+more than two words, and the texts of the JSON tables. `{name}` stands for a value.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ TABLES = ("lint/cfglint_train/frameworks", "lint/cfglint_train/fitting", "lint/c
 MESSAGES = frozenset(
     ("Report", "Fix", "Related", "Finding", "Trouble", "Unchecked", "Unknown", "CannotEdit", "Unsupported")
 )
-"""Constructors whose texts are shown, in addition to all whose names end in `Error`."""
+"""Constructors whose positional texts are shown, in addition to those whose names end in `Error`."""
 SHOWN = frozenset(("help", "message", "notes", "note", "remedy", "title"))
-"""Arguments of any call whose texts are shown."""
+"""Keyword arguments whose texts are shown, in any call."""
 FIELDS = frozenset(("message", "help", "note", "gives_up", "because", "why", "advice"))
-"""Fields of the tables whose texts are shown."""
+"""Fields of the JSON tables whose texts are shown."""
 EXCLUDED_MODULES = frozenset(("lint/cfglint_train/front/completion.py",))
-"""Modules whose texts are programs."""
+"""Modules whose strings are programs, not messages."""
 _PATTERN_FUNCTIONS = frozenset(("compile", "fullmatch", "match", "search", "sub", "finditer", "split", "findall"))
 _NO_TEXT = re.compile(r"\(\?|\\[dswb.]|^\s*[<.#@&]|</|[;{]\s*$|^[^A-Za-z]*$")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
 
 def list_templates() -> list[str]:
-    """Return the lines of the file: `path: template`, in the order of the source."""
+    """Return the lines of the file as `path: template`, in the order of the source."""
     lines: list[str] = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -52,14 +52,14 @@ def list_templates() -> list[str]:
 
 
 def _format_lines(path: Path, texts: Iterator[str]) -> Iterator[str]:
-    """Yield each text of a file once, on one line."""
+    """Yield each text of a file once, escaped so that it takes one line."""
     name = path.relative_to(ROOT).as_posix()
     for text in dict.fromkeys(texts):
         yield f"{name}: {text.strip().encode('unicode_escape').decode() if not text.isprintable() else text.strip()}"
 
 
 def _find_in_module(tree: ast.Module) -> Iterator[str]:
-    """Yield the templates of a module."""
+    """Yield the message templates of a module, in the order of the source."""
     hidden = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
     hidden |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
         id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
@@ -90,7 +90,7 @@ def _walk_in_order(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _list_alternatives(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the texts that an argument may have: branches of a condition, items of a tuple."""
+    """Yield the expressions that an argument may evaluate to: branches of a condition, items of a tuple or list."""
     match node:
         case ast.IfExp():
             yield from _list_alternatives(node.body)
@@ -106,7 +106,7 @@ def _list_alternatives(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _build_template(node: ast.AST) -> str | None:
-    """Return the template of a string, or None for other nodes."""
+    """Return the template of a string or f-string, or None for any other node."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if not isinstance(node, ast.JoinedStr):
@@ -120,7 +120,7 @@ def _build_template(node: ast.AST) -> str | None:
 
 
 def _shorten_expression(node: ast.AST) -> str:
-    """Return the last name in an expression."""
+    """Return the last name in an expression, or `...` if it has none."""
     match node:
         case ast.Name():
             return node.id
@@ -135,7 +135,7 @@ def _shorten_expression(node: ast.AST) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether a text contains words."""
+    """Return whether a text has a space and a word, and is neither a pattern nor markup."""
     return bool(_WORD.search(text)) and " " in text.strip() and not _NO_TEXT.search(text)
 
 
@@ -145,7 +145,7 @@ def _is_message(text: str) -> bool:
 
 
 def _find_in_table(value: Any, include_all: bool, field: str = "") -> Iterator[str]:
-    """Yield the texts of a table."""
+    """Yield the texts with spaces in a JSON table: all, or only those in `FIELDS`."""
     if isinstance(value, dict):
         for name, item in value.items():
             if name not in ("about", "include"):

@@ -2,8 +2,8 @@
 
     python -m tools.model_types FOLDER      # FOLDER holds wheels: pip download --no-deps transformers==RELEASE
 
-The wheels are only read. If FOLDER has the first wheel of each minor release, a model type that a patch release added
-counts from the next minor release on, which is never too early.
+The wheels are only read, not installed. If FOLDER only has the first wheel of each minor release, a model type that a
+patch release added is dated to the next minor release: possibly too late, but never too early.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TABLES: Final = frozenset(
     f"MODEL_FOR_{task}_MAPPING_NAMES"
     for task in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "VISION_2_SEQ")
 )
-"""Tables by which training frameworks load a model."""
+"""Tables in which training frameworks look up the class of a model."""
 
 
 def list_model_types(source: str) -> Iterator[str]:
-    """Yield the model types that have a class, from the text of modeling_auto.py."""
+    """Yield the model types that have a class in `TABLES`, from the source of modeling_auto.py."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id in TABLES for target in node.targets
@@ -39,7 +39,7 @@ def list_model_types(source: str) -> Iterator[str]:
 
 
 def find_first_releases(types_by_release: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return the first release that has each model type, from the model types of each release."""
+    """Return the first release that has each model type, given the model types of each release."""
     first_releases: dict[str, str] = {}
     for release in sorted(types_by_release, key=parse_release):
         for model_type in types_by_release[release]:
@@ -48,7 +48,7 @@ def find_first_releases(types_by_release: Mapping[str, Iterable[str]]) -> dict[s
 
 
 def main(folder: str) -> None:
-    """Write the table."""
+    """Write the table from the wheels in a folder."""
     types_by_release = {}
     for wheel in Path(folder).glob("transformers-*.whl"):
         with ZipFile(wheel) as content:

@@ -1,4 +1,4 @@
-"""Write lint/cfglint_train/plan/names.py, the type of a plan field's name, from the records of `plan.fields`.
+"""Write lint/cfglint_train/plan/names.py, the type of plan field names, from the records in `plan.fields`.
 
 python -m tools.plan_names
 """

@@ -54,12 +54,12 @@ of {formats}; `none` means that there is no such copy.
 
 
 def _list_fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, type, docstring) of a record's fields."""
+    """Return an iterator over the fields of a record, as (name, type, docstring)."""
     return _list_assignments(node.body)
 
 
 def _list_assignments(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, annotation or value, docstring) of the assignments of a body."""
+    """Yield the assignments in a body, as (name, annotation or value, docstring)."""
     for index, statement in enumerate(body):
         if isinstance(statement, ast.AnnAssign):
             target: ast.expr = statement.target
@@ -88,7 +88,7 @@ _TYPES: Final = {
     "int | Literal['all']": "int or all",
 }
 _EXPLAINED_ONCE: Final = "Format"
-"""The choices that several fields share; the page lists them above the tables."""
+"""Type whose choices several fields share, so that the page only lists them once, above the tables."""
 
 
 def _parse_module(path: str) -> ast.Module:
@@ -110,7 +110,7 @@ def build_page() -> str:
 
 
 def _render_fields(record: ast.ClassDef, prefix: str) -> Iterator[str]:
-    """Yield a table of the fields that need an explanation, then a line with the others."""
+    """Yield the lines of a table of the documented fields, then a line with the remaining fields."""
     choice_docs = {name: words for name, _, words in _list_assignments(_parse_module(aliases.__file__).body)}
     obvious_fields = []
     yield from ("| field | meaning |", "|---|---|")
@@ -133,7 +133,7 @@ def _format_choices(annotation: str) -> str:
 
 
 def main() -> int:
-    """Write the page into the docs of the checkout."""
+    """Write the page into the docs of the checkout and return the exit status."""
     TARGET.write_text(build_page(), encoding="utf-8", newline="\n")
     return 0
 

@@ -23,7 +23,7 @@ TABLE: Final = ROOT / "tests" / "house" / "prose.json"
 CODE_FOLDERS: Final = ("lint", "rules", "schemas", "tools")
 MAX_MEAN: Final = 15
 MAX_LONGEST: Final = 25
-"""Words per sentence that a page may have. Longer pages have their own limits."""
+"""Maximum words of a page's longest sentence, as `MAX_MEAN` is for the mean; some pages have limits of their own."""
 PROPERTIES: Final = frozenset(("property", "cached_property", "setter"))
 
 _BLOCKS: Final = re.compile(r"^(`{3,}).*?^\1|<!--.*?-->|^\|.*?$|^#.*?$|^( {4}|\t).*?$", re.MULTILINE | re.DOTALL)
@@ -34,13 +34,13 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])(?<![.][.])[)\"*]*\s+")
 
 
 class Figures(NamedTuple):
-    """The measured figures. Shares are between 0 and 1, lengths in words."""
+    """The measured figures; shares are between 0 and 1, lengths are in words."""
 
     imperative: float
     verbs: float
     banned: Counter[str]
     pages: dict[str, tuple[float, int]]
-    """Page -> mean and longest sentence."""
+    """Page -> mean and maximum sentence length."""
 
 
 @cache
@@ -52,12 +52,12 @@ def load_table() -> dict[str, Any]:
 
 @cache
 def list_verbs() -> frozenset[str]:
-    """Return the verbs with which docstrings and names may begin."""
+    """Return the verbs that may begin docstrings and names."""
     return frozenset(" ".join(load_table()["verbs"]).split())
 
 
 def measure() -> Figures:
-    """Measure the code below `CODE_FOLDERS` and all written pages."""
+    """Measure the code in `CODE_FOLDERS` and all handwritten pages."""
     trees = [ast.parse(path.read_bytes()) for root in CODE_FOLDERS for path in sorted((ROOT / root).rglob("*.py"))]
     functions = [function for tree in trees for function in list_functions(tree)]
     documented = [text for function in functions if (text := ast.get_docstring(function))]
@@ -74,7 +74,7 @@ def measure() -> Figures:
 
 
 def list_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions and methods, without properties and magic methods, whose names are not verbs."""
+    """Yield the functions and methods, except properties and dunder methods, whose names need no verb."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             decorators = {getattr(item, "attr", getattr(item, "id", "")) for item in node.decorator_list}
@@ -83,18 +83,18 @@ def list_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunc
 
 
 def is_imperative(docstring: str) -> bool:
-    """Return whether a docstring begins with a verb in the imperative: `Set x`, but not `Set of x`."""
+    """Return whether a docstring begins with an imperative verb: `Set x`, but not `Set of x`."""
     first, _, rest = docstring.partition(" ")
     return first[:1].isupper() and first.strip(",.:;\n").lower() in list_verbs() and not rest.startswith("of ")
 
 
 def is_verb(name: str) -> bool:
-    """Return whether a function's name begins with a verb or marks a predicate."""
+    """Return whether a function's name begins with a verb or a predicate's prefix, or is `main`."""
     return (first := name.split("_")[0]) in list_verbs() or first in load_table()["predicates"] or name == "main"
 
 
 def count_banned(tree: ast.Module) -> Counter[str]:
-    """Count banned first words and phrases in docstrings, and meaningless names."""
+    """Count the banned first words and phrases in docstrings, and the banned names."""
     lists = load_table()["banned"]
     names, first_words = frozenset(lists["names"]), frozenset(lists["first words"])
     counts = Counter[str]()
@@ -118,7 +118,7 @@ def count_banned(tree: ast.Module) -> Counter[str]:
 
 
 def list_pages() -> list[Path]:
-    """Return the pages that are written by hand."""
+    """Return the Markdown pages at the root, except the changelog, and in `docs`."""
     return [
         *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
         *sorted(ROOT.glob("docs/**/*.md")),
@@ -126,13 +126,13 @@ def list_pages() -> list[Path]:
 
 
 def measure_page(text: str) -> tuple[float, int]:
-    """Return the mean and the longest sentence of a page, without its tables, headings and code blocks."""
+    """Return the mean and maximum sentence length of a page, without tables, headings and code blocks."""
     lengths = [len(sentence.split()) for sentence in list_sentences(text)] or [0]
     return sum(lengths) / len(lengths), max(lengths)
 
 
 def list_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a page; a list item is a separate sentence, and a piece of code is one word."""
+    """Yield the sentences of more than two words; a list item ends a sentence, and inline code counts as one word."""
     prose = _CODE.sub("code", _LINK.sub(r"\1", _BLOCKS.sub("\n", text)))
     for block in _ITEM.split(prose):
         block = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", block)
@@ -142,7 +142,7 @@ def list_sentences(text: str) -> Iterator[str]:
 
 
 def tighten(figures: Figures) -> dict[str, Any]:
-    """Return the limits, each at least as strict as before; figures are rounded so that small edits pass."""
+    """Return limits that are at least as strict as before; figures are rounded so that small edits still pass."""
     limits, old_pages = load_table()["limits"], load_table()["limits"]["pages"]
     pages = {}
     for page, (mean, longest) in figures.pages.items():
@@ -157,7 +157,7 @@ def tighten(figures: Figures) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the figures, and write the limits if requested."""
+    """Print the figures; with `--write`, also write the tightened limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="tighten the limits in tests/house/prose.json")
     options = parser.parse_args()
@@ -176,7 +176,7 @@ def main() -> None:
 
 
 def format_table(content: dict[str, Any]) -> str:
-    """Return the file's text, with each pair and each row on one line."""
+    """Return the text of the table file, with each pair of numbers and each row with a phrase on one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     text = re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text)
     return re.sub(r"\{\s+(\"phrase\": .*)\n\s+(.*)\n\s+\}", r"{\1 \2}", text) + "\n"

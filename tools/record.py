@@ -28,24 +28,24 @@ from typing import Any, NamedTuple
 from cfglint_train.front import git
 
 CASE = "expect.json"
-"""The file that makes a folder an acceptance case, which is recorded separately."""
+"""File that marks a folder as an acceptance case, which is recorded separately."""
 
 
 class Unit(NamedTuple):
-    """A folder that is recorded separately, as if nothing surrounded it."""
+    """A folder that is copied and recorded on its own."""
 
     name: str
     source: Path
 
     @property
     def flags(self) -> list[str]:
-        """The flags that the acceptance case states."""
+        """Flags that the acceptance case states; empty for other folders."""
         case_file = self.source / CASE
         return json.loads(case_file.read_text()).get("args", []) if case_file.is_file() else []
 
 
 class Answer(NamedTuple):
-    """The output and the exit code of a command."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 def find_units(folders: Iterable[Path]) -> Iterator[Unit]:
-    """Yield the folders to record: each acceptance case, and each other folder without a case."""
+    """Yield the folders to record: acceptance cases, and direct subfolders that are and contain none."""
     for folder in folders:
         cases = sorted(path.parent for path in folder.rglob(CASE))
         yield from (Unit(case.relative_to(folder.parent).as_posix(), case) for case in cases)
@@ -63,7 +63,7 @@ def find_units(folders: Iterable[Path]) -> Iterator[Unit]:
 
 
 def record_unit(unit: Unit) -> list[str]:
-    """Return the lines of one folder's record."""
+    """Return the record of a folder: as a git repository, as a plain folder, and after both kinds of fixes."""
     with tempfile.TemporaryDirectory(prefix="cfglint-record-") as temporary:
         lines = []
         for form in ("git", "plain"):
@@ -83,7 +83,7 @@ def record_unit(unit: Unit) -> list[str]:
 
 
 def record_folder(unit: Unit, form: str, folder: Path) -> list[str]:
-    """Return the lines of a lint and, in a git repository, of the estimates of its runs."""
+    """Return the lines for a lint of a folder and, in a git repository, for the estimates of its main configs."""
     answer = run_cfglint(folder, "--isolated", "--output-format", "json", "--exit-zero", *unit.flags, ".")
     lines = list(describe_report(unit.name, form, answer))
     if form == "git":
@@ -95,12 +95,12 @@ def record_folder(unit: Unit, form: str, folder: Path) -> list[str]:
 
 
 def run_estimate(unit: Unit, folder: Path, path: str) -> Answer:
-    """Run the estimates of one configuration."""
+    """Run `cfglint estimate` on a configuration."""
     return run_cfglint(folder, "estimate", "--isolated", "--format", "json", *unit.flags, path)
 
 
 def record_fix(unit: Unit, folder: Path, form: str, flags: list[str]) -> list[str]:
-    """Return the lines of a rewrite: the findings afterwards, and the diff of each file."""
+    """Return the lines for a run of fixes: a diff per changed file, then the findings; none if unchanged."""
     fixed = folder.parent.parent / form / folder.name
     shutil.copytree(folder, fixed, symlinks=True)
     run_cfglint(fixed, "--isolated", "--exit-zero", *flags, *unit.flags, ".")
@@ -113,7 +113,7 @@ def record_fix(unit: Unit, folder: Path, form: str, flags: list[str]) -> list[st
 
 
 def find_differences(before: Path, after: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files that differ, each with a unified diff."""
+    """Yield the path and the unified diff of each file that differs between two folders, except in `.git`."""
     paths = {path.relative_to(root) for root in (before, after) for path in root.rglob("*") if path.is_file()}
     for path in sorted(path for path in paths if path.parts[0] != ".git"):
         old, new = ((root / path).read_bytes() if (root / path).exists() else b"" for root in (before, after))
@@ -123,7 +123,7 @@ def find_differences(before: Path, after: Path) -> Iterator[tuple[str, str]]:
 
 
 def describe_report(unit: str, form: str, answer: Answer) -> Iterator[str]:
-    """Yield the lines of a JSON report."""
+    """Yield the lines for a JSON report: one per finding, one per other item, and the exit code."""
     report: dict[str, Any] = json.loads(answer.out) if answer.out.startswith("{") else {"said": answer.out}
     for finding in report.pop("findings", []):
         yield format_line(unit, form, "finding", **finding)
@@ -134,7 +134,7 @@ def describe_report(unit: str, form: str, answer: Answer) -> Iterator[str]:
 
 
 def describe_estimate(unit: Unit, path: str, answer: Answer) -> Iterator[str]:
-    """Yield one line per run and phase."""
+    """Yield the lines for an estimate: one per run and one per phase, or the error output if it failed."""
     if not answer.out.startswith("{"):
         yield format_line(unit.name, "git", "estimate", path=path, said=answer.err)
         return
@@ -151,7 +151,7 @@ def format_line(unit: str, form: str, kind: str, **values: Any) -> str:
 
 
 def run_cfglint(folder: Path, *arguments: str) -> Answer:
-    """Run the command in this process and in a folder; a crash counts as an answer."""
+    """Run cfglint in this process with `folder` as the working directory; a crash gives an answer with code -1."""
     from cfglint_train.front.cli import main
 
     streams = io.StringIO(), io.StringIO()
@@ -166,7 +166,7 @@ def run_cfglint(folder: Path, *arguments: str) -> Answer:
 
 
 def record_all(units: list[Unit], jobs: int) -> Iterator[str]:
-    """Yield the lines of all units in order, each unit in its own process."""
+    """Yield the lines of all units in order; each unit is recorded in its own process."""
     os.environ |= {"COLUMNS": "120", "NO_COLOR": "1"}
     os.environ.pop("GITHUB_ACTIONS", None)
     context = multiprocessing.get_context("fork")
@@ -176,14 +176,14 @@ def record_all(units: list[Unit], jobs: int) -> Iterator[str]:
 
 
 def compare(before: list[str], after: list[str]) -> list[str]:
-    """Return the removed (-) and the added (+) lines, unit by unit."""
+    """Return the removed (-) and added (+) lines, sorted by unit."""
     old, new = set(before), set(after)
     changed = [f"- {line}" for line in before if line not in new] + [f"+ {line}" for line in after if line not in old]
     return sorted(changed, key=lambda line: (json.loads(line[2:])["unit"], line[2:], line[0]))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write a record, or compare with an earlier one; return 1 if they differ."""
+    """Write a record, compare it with an earlier record, or both; return 1 if the records differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--output", type=Path, help="output file (JSON Lines, gzip)")

@@ -31,13 +31,13 @@ _EXTRA: Final = re.compile(r"[\"']([a-z-]+)[\"'][ \t]*:[ \t]*\[")
 _OLDER_PYTHON: Final = re.compile(r"python_version[ \t]*<")
 
 Row = tuple[dict[str, str], dict[str, str]]
-"""Package -> constraint: the requirements of a release, and those of its extras."""
+"""Requirements of a release and requirements of its extras, each as package -> constraint."""
 
 
 def build_row(required: Iterable[str], extras: Iterable[str], optional_names: Iterable[str] = ()) -> Row:
-    """Return the constraints of the known packages among requirements.
+    """Return the row for the requirements of a release and of its extras; unknown packages are left out.
 
-    Packages in `optional_names` have an extra of the same name and are installed only by it.
+    Packages in `optional_names` have an extra of the same name and are only installed with it.
     """
     constraints, extra_constraints = _parse_constraints(required), _parse_constraints(extras)
     required_constraints = {name: text for name, text in constraints.items() if name not in optional_names}
@@ -57,7 +57,7 @@ def _parse_constraints(lines: Iterable[str]) -> dict[str, str]:
 
 
 def read_tags(checkout: Path) -> Iterator[tuple[str, Row]]:
-    """Yield release and row of every tag that is a release."""
+    """Yield the release and the row of every tag whose name is a release."""
     for tag in _run_git(checkout, "tag").split():
         try:
             parse_release(tag)
@@ -80,7 +80,7 @@ def _read_file(checkout: Path, tag: str, path: str) -> str:
 
 
 def read_wheel(distribution: str, release: str) -> Row | None:
-    """Return the row of a release from pip's metadata of its wheel, or None if it has no wheel."""
+    """Return the row of a release from the metadata of its wheel, read with pip, or None if pip finds no wheel."""
     words = ("--dry-run", "--no-deps", "--ignore-installed", "--ignore-requires-python", "--only-binary=:all:")
     command = (sys.executable, "-m", "pip", "install", "--quiet", *words, "--report=-", f"{distribution}=={release}")
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -94,9 +94,9 @@ def read_wheel(distribution: str, release: str) -> Row | None:
 def format_table(
     rows: Iterable[tuple[str, Row]], first_release: str, newest: Iterable[tuple[str, Mapping[str, str]]] = ()
 ) -> str:
-    """Return the text of the data file, with a row for each release whose requirements differ from the one before.
+    """Return the text of the data file, with a row for each release whose requirements differ from the previous ones.
 
-    `newest` are the newest releases of ranges on the day of a release, which are stated by hand.
+    `newest` is copied: it states, by hand, the newest releases of ranges on the day of a release.
     """
     changes: list[str] = []
     previous: Row | None = None
@@ -115,7 +115,7 @@ def _run_git(checkout: Path, *arguments: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the file of one framework."""
+    """Write `requires.json` of a framework; exit with the usage if the arguments are wrong."""
     if len(arguments) != 2 or arguments[0] not in list_frameworks():
         raise SystemExit(__doc__)
     framework = list_frameworks()[arguments[0]]

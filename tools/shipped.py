@@ -1,8 +1,8 @@
-"""Write frameworks/NAME/shipped.json: a launcher's files that a framework ships, with the first release of each.
+"""Write frameworks/NAME/shipped.json: the launcher files that a framework ships, with the first release of each.
 
 `python -m tools.shipped NAME CHECKOUT [SDIST ...]` reads every tag of a git checkout, and source archives of releases
-without a tag. `python -m tools.shipped NAME WHEEL ...` reads the wheels of a framework that installs its files. Running
-it again on the same sources changes nothing.
+without a tag. `python -m tools.shipped NAME WHEEL ...` reads the wheels of a framework that installs the files. Another
+run with the same sources changes nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from cfglint_train.front import git
 FRAMEWORKS: Final = Path(__file__).resolve().parents[1] / "lint" / "cfglint_train" / "frameworks"
 
 Files = Mapping[str, Any]
-"""Path in the framework's repository -> the parsed content of the file."""
+"""Path in the framework's repository, or bare name for a wheel -> parsed content of the file."""
 
 
 class Shipper(Frozen):
-    """The place of a framework's files: DeepSpeed's in its repository, accelerate's in its wheels."""
+    """Folder of the launcher files in a framework's repository (DeepSpeed) or wheels (accelerate); source."""
 
     folder: str
     source: str
@@ -43,7 +43,7 @@ SHIPPERS: Final = {
 
 
 def read_tags(checkout: Path, folder: str) -> Iterator[tuple[str, Files]]:
-    """Yield release and files of every tag that is a release and has files."""
+    """Yield the release and the files of every tag that is a release and has JSON files in `folder`."""
     for tag in _run_git(checkout, "tag").split():
         try:
             parse_release(tag)
@@ -56,7 +56,7 @@ def read_tags(checkout: Path, folder: str) -> Iterator[tuple[str, Files]]:
 
 
 def read_archive(path: Path, folder: str) -> tuple[str, Files]:
-    """Return release and files of a source archive."""
+    """Return the release and the JSON files of a source archive."""
     files: dict[str, Any] = {}
     with tarfile.open(path) as archive:
         for member in archive:
@@ -68,7 +68,7 @@ def read_archive(path: Path, folder: str) -> tuple[str, Files]:
 
 
 def read_wheel(path: Path, folder: str) -> tuple[str, Files]:
-    """Return release and files of a wheel, by the bare names that its command accepts."""
+    """Return the release and the YAML files of a wheel, by the bare names that the framework's command accepts."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.startswith(f"{folder}/") and name.endswith(".yaml")]
         return path.name.split("-")[1], {Path(name).stem: yaml.safe_load(archive.read(name)) for name in names}
@@ -77,7 +77,8 @@ def read_wheel(path: Path, folder: str) -> tuple[str, Files]:
 def format_table(releases: Iterable[tuple[str, Files]], source: str) -> str:
     """Return the text of the data file.
 
-    Each path has its contents, each with the first release that has it (null if the file was removed).
+    Each path has a list of contents, each with the first release that has it; a content is null from the release on
+    that removed the file.
     """
     contents_by_path: dict[str, list[tuple[str, Any]]] = {}
     for release, files in sorted(releases, key=lambda pair: parse_release(pair[0])):
@@ -101,7 +102,7 @@ def _run_git(checkout: Path, *words: str) -> str:
 
 
 def main(name: str, *sources: str) -> None:
-    """Write the file of a framework."""
+    """Write `shipped.json` of a framework from checkouts, source archives or wheels."""
     shipper = SHIPPERS[name]
     releases: list[tuple[str, Files]] = []
     for source in map(Path, sources):

@@ -1,4 +1,4 @@
-"""Facts about one key of a vocabulary at any release: its status, its schema and its replacement."""
+"""Facts about a key of a vocabulary at any release: its status, its schema and its replacement."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
 
 _ANNOTATIONS: Final = frozenset(("x-releases", "x-status", "x-patched", "x-also"))
-# Schema keywords with which a release marks a key that it no longer has.
+# Schema keywords that mark a key as removed or replaced in a release.
 _REMOVAL_KEYWORDS: Final = frozenset(("x-removed", "x-replacement"))
 
 
 class KeyFact:
-    """The facts about one key, made by `Vocabulary.find_fact`."""
+    """The facts about a key; `Vocabulary.find_fact` creates it."""
 
     __slots__ = (
         "_context",
@@ -45,18 +45,18 @@ class KeyFact:
         release: str,
         context: Context,
     ) -> None:
-        """Describe a key by its line in the schema file; `release` and `context` are the defaults of the methods."""
+        """Store the key's line of the schema file; `release` and `context` are the defaults of the methods."""
         self.vocabulary = vocabulary
         self.route = route
         self.definition = definition
         self.name = name
         """Name in the schema; the last part of the route may be an alias of it."""
         self.is_open = "x-open" in data
-        """The key is in a free mapping, which accepts every name."""
+        """True if the key is in a free-form mapping, which accepts every name."""
         self.alternatives: tuple[KeyFact, ...] = ()
-        """Facts about the same name in other definitions, if a place may follow several (the kinds of data sets)."""
+        """Facts about the same name in other definitions, if several may apply at a place (the kinds of data sets)."""
         self.valid_spellings: set[tuple[Any, ...]] = set()
-        """Spellings of values that are known to be valid: many configurations use the same ones."""
+        """Cache of valid spellings of values, because many configurations use the same values."""
         self.spans: list[Mapping[str, Any]] = data.get("x-releases", [])
         """Spans of releases that have the key, oldest first."""
         self._data = data
@@ -67,40 +67,40 @@ class KeyFact:
         self._kinds: dict[str, tuple[ValueKind, ...]] = {}
 
     def __repr__(self) -> str:
-        """Show the framework, the route and the status."""
+        """Return the framework, the route and the status, for debugging."""
         return f"<{self.vocabulary.framework} {'.'.join(map(str, self.route))} {self.resolve_status().kind}>"
 
     @property
     def is_deprecated(self) -> bool:
-        """The key is deprecated at the default release."""
+        """True if the key is deprecated at the default release."""
         stated = self._read_patched_status(self._release)
         return bool(self.get_schema().get("deprecated")) or (stated is not None and stated.kind == PRESENT)
 
     @property
     def is_conditional(self) -> bool:
-        """The configuration decides the status: by other keys, or by the plugins that it loads."""
+        """True if the status depends on the configuration: on other keys, or on the plugins that it loads."""
         facts = (self, *self.alternatives)
         return any(fact.needs_other_keys or any("gate" in span for span in fact.spans) for fact in facts)
 
     @property
     def needs_other_keys(self) -> bool:
-        """Other keys of the configuration decide the status."""
+        """True if the status depends on other keys of the configuration."""
         return any("needs" in patch for patch in self._data.get("x-status", ()))
 
     @property
     def first_release(self) -> str | None:
-        """First release that has the key (of the package that defines it), or None in a free mapping."""
+        """First release, of the package that defines the key, with the key; None in a free-form mapping."""
         return self.spans[0]["since"] if self.spans else None
 
     @property
     def is_unchanged(self) -> bool:
-        """Every known release has the key with the same schema."""
+        """True if every known release has the key with the same schema."""
         has_one_span = len(self.spans) == 1 and "x-status" not in self._data
         return has_one_span and self.vocabulary.is_unlimited(self.spans[0])
 
     @property
     def is_in_all_releases(self) -> bool:
-        """Every known release has the key, whatever values it accepts there."""
+        """True if every known release has the key, even if the accepted values differ."""
         if "x-status" in self._data or "x-also" in self._data or not self._list_spans():
             return False
         spans = self._list_spans()
@@ -115,12 +115,12 @@ class KeyFact:
 
     @property
     def package(self) -> str:
-        """The package that defines the key."""
+        """Package that defines the key."""
         package: str = self.spans[-1].get("package", self.vocabulary.package) if self.spans else self.vocabulary.package
         return package
 
     def resolve_status(self, release: str | None = None) -> Status:
-        """Return the status of the key at a release, by default at the release of this fact."""
+        """Return the status of the key at a release, by default the release of this fact."""
         release = release or self._release
         if release not in self._statuses:
             self._statuses[release] = self._compute_status(release)
@@ -152,7 +152,10 @@ class KeyFact:
         return Status(PRESENT, self.first_release, plugins=plugins)
 
     def get_schema(self, release: str | None = None) -> Mapping[str, Any]:
-        """Return the key's JSON Schema at a release, or that of its nearest release if it does not exist there."""
+        """Return the key's JSON Schema at a release.
+
+        If the release does not have the key, use the last earlier release that has it, or else the first one.
+        """
         release = release or self._release
         if release not in self._schemas:
             self._schemas[release] = (
@@ -163,7 +166,7 @@ class KeyFact:
         return self._schemas[release]
 
     def list_kinds(self, release: str | None = None) -> tuple[ValueKind, ...]:
-        """Return the kinds of value that the key accepts at a release, in any definition that the place may follow."""
+        """Return the kinds of values that the key accepts at a release, in any definition that may apply."""
         release = release or self._release
         if release not in self._kinds:
             kinds = list(list_kinds(self.get_schema(release)))
@@ -174,17 +177,17 @@ class KeyFact:
         return self._kinds[release]
 
     def get_default(self, release: str | None = None) -> Any:
-        """Return the default at a release; raise KeyError if there is none or if it is computed at run time."""
+        """Return the default at a release; raise KeyError if there is none or the framework computes it at run time."""
         return self.get_schema(release)["default"]
 
     def list_spellings(self) -> tuple[str, ...]:
-        """Return the other names that the default release accepts for the key."""
+        """Return the other names that the default release accepts for the key: aliases and prefixed names."""
         names = [alias for span in self._find_spans(self._release) for alias in span.get("aliases", ())]
         names += [prefix + self.name for prefix in self.vocabulary.list_prefixes(self.definition, self._release)]
         return tuple(dict.fromkeys(names))
 
     def get_content_schema(self) -> Mapping[str, Any]:
-        """Return the schema of the key's own keys or items."""
+        """Return the schema that describes the keys or items below this key."""
         if self.is_open:
             values: Mapping[str, Any] = self._data["x-values"]
             return values
@@ -203,12 +206,12 @@ class KeyFact:
         for span in reversed(self._list_spans()):
             package = span.get("package", self.vocabulary.package)
             installed = release if package == self.vocabulary.package else self._context.releases.get(package)
-            # If the release of a package is unknown, a key that any of its releases has is not reported as missing.
+            # If the release of the package is unknown, a key counts as present if any release has it.
             if installed is None or self.vocabulary.is_within(span, package, installed):
                 yield span
 
     def _list_spans(self) -> list[Mapping[str, Any]]:
-        """Return the spans in which the key has the name that the route uses."""
+        """Return the spans in which the route's last name is an alias of the key, or all spans if it never is."""
         spelling = self.route[-1]
         aliased = [span for span in self.spans if spelling in span.get("aliases", ())]
         return aliased or self.spans
@@ -250,7 +253,7 @@ class KeyFact:
         return None
 
     def _read_patched_status(self, release: str) -> Status | None:
-        """Return the status that a patch states at a release, or None; new names are those of that release."""
+        """Return the status that a patch states at a release, with the new names valid at that release, or None."""
         patch = self._find_patch(release)
         if patch is None:
             return None
@@ -269,7 +272,7 @@ class KeyFact:
     def _read_cases(self, patch: Mapping[str, Any], release: str) -> tuple[ValueCase, ...]:
         """Return the replacement for each old value.
 
-        If the new name was renamed in turn, its own patch may state the cases.
+        If the new name was renamed again, its own patch may state the cases.
         """
         if "cases" in patch:
             return tuple(ValueCase(case["when"], self._follow_renames(case["set"], release)) for case in patch["cases"])
@@ -281,7 +284,7 @@ class KeyFact:
         return ()
 
     def _follow_renames(self, values: Mapping[str, Any], release: str, by_value: bool = True) -> dict[str, Any]:
-        """Return keys and values with all later renames applied."""
+        """Return keys and values after all renames up to a release; `by_value` also translates the values."""
         final: dict[str, Any] = {}
         for name, value in values.items():
             successor = self._find_named_fact(name, release)
@@ -296,12 +299,12 @@ class KeyFact:
         return final
 
     def _find_named_fact(self, name: str, release: str) -> KeyFact | None:
-        """Return the fact of a key that this key's patch names, or None if it is this key."""
+        """Return the fact about a key that this key's patch names, or None if that is this key or an unknown key."""
         route = split_route(self._resolve_name(name))
         if route == self.route:
             return None
         fact = self.vocabulary.find_fact(route, release, self._context)
-        # A key that this entry point lacks belongs to the usual one.
+        # If this entry point lacks the key, look in the default entry point.
         return fact or self.vocabulary.find_fact(route, release, self._context._replace(entry=None))
 
     def _resolve_name(self, name: str) -> str:
@@ -311,7 +314,7 @@ class KeyFact:
         return ".".join((*map(str, self.route[:-1]), name[2:]))
 
     def _is_unmet(self, needs: Mapping[str, Any], release: str) -> bool:
-        """Return whether the configuration is known and lacks what the key needs."""
+        """Return whether the configuration is known and does not meet the needs of the key."""
         settings = self._context.settings
         if settings is None:
             return False
@@ -327,7 +330,7 @@ class KeyFact:
 
 
 class KeyFactSource(SchemaFile):
-    """A schema file that finds facts, so that a fact can look up the keys that its patches name."""
+    """A schema file that can look up facts; a fact uses it to find the keys that its patches name."""
 
     __slots__ = ()
 

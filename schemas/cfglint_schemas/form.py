@@ -1,4 +1,4 @@
-"""The layout of schema files: one line per key, and identical bytes for identical facts."""
+"""The layout of schema files: one line per key, and the same bytes for the same facts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 Json = dict[str, Any]
 
 END: Final = "\n}\n}\n"
-"""The last lines of every schema file."""
+"""End of every schema file."""
 
 
 def format_schema(schema: Json) -> str:
-    """Return the text of a schema's file."""
+    """Return the text of a schema file."""
     lines = [f"{_format_line(word)}: {_format_line(value)}" for word, value in schema.items() if word != "$defs"]
     definitions = [
         f"  {_format_line(name)}: {_format_definition(definition)}" for name, definition in schema["$defs"].items()

@@ -1,8 +1,9 @@
-"""Values that a framework converts before it validates them, as JSON Schema.
+"""JSON Schemas widened to the values that a framework converts before it validates them.
 
-A declared integer accepts more than integers: pydantic converts text to numbers, OmegaConf resolves `${...}`,
-DeepSpeed's host replaces "auto", and some readers check no types at all. A schema for editors must not complain if the
-framework does not. Each framework's loader states what it accepts (`cfglint_train.frameworks.loaders`).
+A key declared as an integer accepts more than integers: pydantic converts text to numbers, OmegaConf resolves `${...}`,
+DeepSpeed's host framework replaces "auto", and some readers do not check types at all. A schema for editors must not
+report values that the framework accepts. Each framework's loader states the values that it accepts
+(`cfglint_train.frameworks.loaders`).
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ Json = dict[str, Any]
 
 
 class Loader(Protocol):
-    """The part of a framework's loader of scalars that a schema needs."""
+    """The attributes of a framework's scalar loader that a schema needs."""
 
     @property
     def accepted_schemas(self) -> Mapping[str, Json]:
-        """JSON Schemas of the accepted values by declared type; a type that is missing accepts only itself."""
+        """Declared type -> JSON Schema of the accepted values; a missing type only accepts values of that type."""
 
     @property
     def placeholder(self) -> Json | None:
-        """JSON Schema of a placeholder for a value of any type, which is resolved later."""
+        """JSON Schema of placeholders that stand for a value of any type and are resolved later, or None."""
 
     @property
     def checks_types(self) -> bool:
-        """The loader checks values against declared types."""
+        """True if the loader checks values against declared types."""
 
 
 def build_widener(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
     """Return a function that widens the schema of a declared value to everything that the framework accepts.
 
-    Its arguments are the declaration and the plain schema built from it, in which items and alternatives are already
-    widened.
+    Its arguments are the declaration and the plain schema built from it; items and alternatives in that schema are
+    already widened. The function may modify the schema.
     """
     types, placeholder = loader.accepted_schemas, loader.placeholder
 
@@ -60,7 +61,7 @@ _ANNOTATION_KEYWORDS: Final = ("default", "deprecated")
 
 
 def _widen_types(schema: Json, types: Mapping[str, Json]) -> Json:
-    """Replace each type of a schema with the values that are converted to it."""
+    """Return a schema with each type replaced by the schema of the values that are converted to it."""
     declared = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if not any(name in types for name in declared):
         return schema
@@ -76,14 +77,14 @@ def _widen_types(schema: Json, types: Mapping[str, Json]) -> Json:
 
 
 def _merge_bounds(schema: Json, accepted: Json) -> Json:
-    """Return the bounds of one kind of value: its own, or else the declared ones."""
+    """Return the bounds of one type: the bounds of the accepted values, or else the declared bounds."""
     return {
         word: accepted.get(word, schema.get(word)) for word in _BOUND_KEYWORDS if word in schema or word in accepted
     }
 
 
 def _add_placeholder(schema: Json, placeholder: Json | None) -> Json:
-    """Allow a placeholder in place of any value of a schema."""
+    """Return a schema that also accepts a placeholder; `schema` is modified."""
     if placeholder is None or schema.get("type") == "null":
         return schema
     annotations: Json = {word: schema.pop(word) for word in _ANNOTATION_KEYWORDS if word in schema}

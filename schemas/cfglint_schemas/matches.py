@@ -1,4 +1,4 @@
-"""Corrections of unknown keys: the keys that were probably intended. Loaded only if a key is unknown."""
+"""Corrections of unknown keys: find the keys that were probably intended. Only imported if a key is unknown."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-# Ratios of difflib from which two names are similar, and from which one is certainly a typo of the other.
+# Minimum difflib ratios for two names to count as similar, and for one to count as a typo of the other.
 _MIN_SIMILAR: Final = 0.75
 _MIN_TYPO: Final = 0.85
 
 
 class KeyMatch(Frozen):
-    """A key that an unknown key may have been intended as."""
+    """A key that may have been intended by an unknown key."""
 
     route: Route
     reason: str
-    """spelling (case, dashes, underscores), words (in another order), dotted (a route written as one key), place (the
-    same name is accepted elsewhere) or similar.
+    """Relation to the unknown key: spelling (differs in case, dashes or underscores), words (same words in another
+    order), dotted (a route written as one key), place (the same name is accepted elsewhere) or similar.
     """
 
 
 def find_closest(
     vocabulary: Vocabulary, route: Route, release: str, context: Context = UNKNOWN, limit: int = 3
 ) -> list[KeyMatch]:
-    """Return the keys closest to an unknown key, best first.
+    """Return at most `limit` keys closest to the unknown key at `route`, best first.
 
-    `route` is that of the unknown key; only keys that are accepted at the release are proposed.
+    Only keys that the release accepts are returned.
     """
     name = route[-1]
     if not isinstance(name, str):
@@ -67,9 +67,9 @@ def _sort_words(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def find_similar(name: str, names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    """Return the most similar names with their ratios, best first.
+    """Return up to three most similar names with their ratios, best first.
 
-    Cached because a rule and the correction of typos both ask for them.
+    Cached because a rule and the correction of typos both call it with the same names.
     """
     from difflib import SequenceMatcher, get_close_matches
 
@@ -93,7 +93,7 @@ def _find_dotted(vocabulary: Vocabulary, parent: Route, name: str, release: str,
 def _find_elsewhere(
     vocabulary: Vocabulary, parent: Route, name: str, release: str, context: Context
 ) -> Iterator[Route]:
-    """Yield every other place that accepts the name, the nearest to the root first."""
+    """Yield the routes of the name in other mappings that accept it, nearest to the root first."""
     for other in vocabulary.list_mappings(release, context) if _has_name(vocabulary, name, release) else ():
         if other != parent:
             fact = vocabulary.find_fact((*other, name), release, context)
@@ -105,6 +105,6 @@ def _find_elsewhere(
 def _has_name(vocabulary: Vocabulary, name: str, release: str) -> bool:
     """Return whether any definition has the name.
 
-    Cached because each run that an unknown key of a companion file belongs to asks again.
+    Cached because every run that uses a companion looks up its unknown keys again.
     """
     return vocabulary.has_name(name, release)

@@ -12,11 +12,11 @@ from cfglint_train.foundation.typed import Any, Final
 
 Json = dict[str, Any]
 
-# JSON has no comments. People use these names for remarks, and editors must not report them.
+# Names that users give to remarks, because JSON has no comments. Editors must not report them.
 _REMARKS: Final = "^(_|//|#|x-)"
 
 _ACCEPTING_EFFECTS: Final = frozenset(("mapped", "warning", "nothing"))
-"""Effects with which a framework still accepts a key that is not current."""
+"""Effects with which a framework still accepts a key that is renamed, removed or gated."""
 
 
 def build_plain_schema(
@@ -28,9 +28,9 @@ def build_plain_schema(
 ) -> Json:
     """Return a JSON Schema (draft 2020-12) of the keys that one entry point accepts at one release.
 
-    Unknown names are rejected if the framework drops or rejects them. Values are those that `loader` accepts and
-    converts, or only the declared ones without a loader. Set `remarks` if the files cannot have comments, so that some
-    names serve as comments. Raises ValueError if `release` is not a release.
+    The schema rejects unknown names unless the framework accepts every name there. It accepts the values that `loader`
+    accepts and converts; without a loader, only values of the declared types. Set `remarks` to allow names that serve
+    as comments, for files that cannot have comments. Raises ValueError if `release` is not a valid release.
     """
     definitions: dict[str, Json] = {}
     builder = _SchemaBuilder(vocabulary, release, context, definitions, loader, remarks)
@@ -44,7 +44,7 @@ def build_plain_schema(
 
 
 def is_accepted(status: Status) -> bool:
-    """Return whether a framework accepts a key with this status, neither rejecting nor dropping it."""
+    """Return whether a framework accepts a key with this status instead of rejecting or dropping it."""
     return status.kind in ("present", "ignored") or (
         status.kind in ("renamed", "removed", "gated") and status.effect in _ACCEPTING_EFFECTS
     )
@@ -55,7 +55,7 @@ def _keep_schema(_: Mapping[str, Any], schema: Json) -> Json:
 
 
 class _SchemaBuilder:
-    """Builds the definitions of a plain schema, each when it is first referred to."""
+    """A builder for the definitions of a plain schema; each is built when it is first referenced."""
 
     __slots__ = ("_context", "_definitions", "_release", "_remarks", "_vocabulary", "_widen")
 
@@ -68,7 +68,7 @@ class _SchemaBuilder:
         loader: Loader | None,
         remarks: bool,
     ) -> None:
-        """Remember the choices that hold for the whole schema."""
+        """Store the options of the whole schema; built definitions are added to `definitions`."""
         self._vocabulary = vocabulary
         self._release = release
         self._context = context
@@ -77,9 +77,9 @@ class _SchemaBuilder:
         self._widen = _keep_schema if loader is None else build_widener(loader)
 
     def build_reference(self, names: Iterable[str], free: Mapping[str, Any] | None = None) -> Json:
-        """Return a reference to one or several definitions; several are merged into one with the names of all.
+        """Return a reference to a definition; several names give a merged definition that has the keys of all.
 
-        `free` is the schema of every other name, if the place may also be a free mapping.
+        If the place may also be a free-form mapping, `free` is the schema of the values of all other keys.
         """
         names = list(dict.fromkeys(names))
         free_names = () if free is None else (str(free.get("$ref", "*")).rpartition("/")[2],)
@@ -108,7 +108,7 @@ class _SchemaBuilder:
         return definition
 
     def _build_schema(self, facts: list[KeyFact]) -> Json:
-        """Return the schema of a key; if several definitions have it, allow the values of each."""
+        """Return the schema of a key; if several definitions have the key, allow the values of any of them."""
         schemas = [fact.get_schema() for fact in facts]
         if all(schema == schemas[0] for schema in schemas):
             schema = self._convert(schemas[0])
@@ -130,7 +130,7 @@ class _SchemaBuilder:
             names = [part["$ref"][len("#/$defs/") :] for part in result["anyOf"] if "$ref" in part]
             maps = [part for part in parts if part.get("type") == "object" and part.get("additionalProperties")]
             if names and maps:
-                # As in the reader, a name that the model declares follows the model; only other names are free.
+                # As in the framework's reader, names that the model declares follow it; all others are free.
                 parts = [part for part in parts if part is not maps[0]]
                 result["anyOf"] = [
                     *map(self._convert, parts),

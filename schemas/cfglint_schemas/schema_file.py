@@ -1,6 +1,6 @@
-"""Schema files with one key per line: a line is parsed when its key is first needed.
+"""Schema files with one key per line; a line is parsed when its key is first needed.
 
-`form.py` defines the layout. Only light modules are imported; loading takes about a millisecond.
+`form.py` defines the layout. Only light modules are imported, and loading a file takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cfglint_train.foundation.versions import parse_release
 
 
 class SchemaFile:
-    """Keys by definition, releases in order, and the effect of unknown names."""
+    """An indexed schema file: its definitions and keys, its releases, and the effects of unknown names."""
 
     __slots__ = (
         "_aliased",
@@ -35,13 +35,13 @@ class SchemaFile:
     )
 
     def __init__(self, framework: str, text: str) -> None:
-        """Index the lines of a schema file; raise ValueError if it has another layout."""
+        """Index the lines of a schema file; raise ValueError if it does not have the layout of `form.py`."""
         self.framework = framework
         self.lines: dict[str, dict[str, str]] = {}
-        """Definition -> key -> its line."""
+        """Definition -> key -> line of the key."""
         self._unparsed: dict[str, str] = {}
         self._aliased: dict[str, list[str]] = {}
-        """Definition -> its keys that have aliases."""
+        """Definition -> keys that have aliases."""
         self._heads: dict[str, Mapping[str, Any]] = {}
         self._parsed: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._release_keys: dict[str, list[Any]] = {}
@@ -75,25 +75,25 @@ class SchemaFile:
         }
 
     def __repr__(self) -> str:
-        """Show the framework."""
+        """Return the framework's name, for debugging."""
         return f"<vocabulary of {self.framework}>"
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """The framework's known releases, oldest first."""
+        """Known releases of the framework, oldest first."""
         return self.packages[self.package]
 
     @property
     def newest(self) -> str:
-        """The newest final release: development versions are known too, but pip does not install them by default."""
+        """Newest release that is no development version; pip does not install those by default."""
         return next((release for release in reversed(self.releases) if "dev" not in release), self.releases[-1])
 
     @property
     def rejectable(self) -> frozenset[str]:
-        """Names of keys, aliases included, that some release rejects although another one has them.
+        """Names of keys, including aliases, that some releases have and others reject.
 
-        A search in the text of the lines costs less than parsing a few of them. The set may include names that only one
-        place rejects, or only a release before the key was added.
+        The lines are searched as text, which costs less than parsing a few of them. The set may include names that are
+        only rejected at one place, or only by releases before the key was added.
         """
         if self._rejectable is None:
             rejected: set[str] = set()
@@ -119,7 +119,7 @@ class SchemaFile:
 
     @property
     def selectors(self) -> tuple[str, ...]:
-        """Keys by which the framework selects one of several definitions for the items of a list."""
+        """Keys whose values select one of several definitions for the items of a list."""
         if self._selectors is None:
             heads = [self.parse_head(name) for name, text in self._unparsed.items() if '"x-chosen"' in text]
             self._selectors = tuple(
@@ -128,12 +128,12 @@ class SchemaFile:
         return self._selectors
 
     def has_name(self, name: str, release: str) -> bool:
-        """Return whether any definition has a key of this name, in any release."""
+        """Return whether any definition has this name or alias in any release, or prefixed at `release`."""
         return any(self.resolve_spelling(definition, name, release) is not None for definition in self.lines)
 
     @property
     def gated_spans(self) -> list[Mapping[str, Any]]:
-        """Spans of releases in which a plugin adds a key."""
+        """Spans of releases with keys that a plugin adds."""
         if self._gated is None:
             self._gated = [
                 span
@@ -146,7 +146,7 @@ class SchemaFile:
         return self._gated
 
     def list_plugins(self, release: str | None = None) -> tuple[str, ...]:
-        """Return the plugins that add keys at a release, or at any release if it is None."""
+        """Return the plugins that add keys at a release, or at any release if `release` is None."""
         spans = (
             span
             for span in self.gated_spans
@@ -155,7 +155,7 @@ class SchemaFile:
         return tuple(sorted({name for span in spans for name in span["gate"]["plugins"]}))
 
     def list_prefixes(self, definition: str, release: str) -> list[str]:
-        """Return the prefixes that the framework strips from the names of a definition's keys."""
+        """Return the prefixes that a release strips from the names of a definition's keys."""
         return [
             item["prefix"] for item in self.parse_head(definition).get("x-prefixes", ()) if is_effective(item, release)
         ]
@@ -165,7 +165,7 @@ class SchemaFile:
         return any(self.is_within(span, self.package, release) for span in self.entries.get(entry, ()))
 
     def is_within(self, span: Mapping[str, Any], package: str, release: str) -> bool:
-        """Return whether a span of releases includes a release."""
+        """Return whether a span includes a package's release; an unknown one counts as the last known before it."""
         indices = self._indices[package]
         position = self._find_position(package, release)
         return indices[span["since"]] <= position and ("last" not in span or position <= indices[span["last"]])
@@ -175,7 +175,7 @@ class SchemaFile:
         return "last" not in span and span["since"] == self.packages[span.get("package", self.package)][0]
 
     def find_next_release(self, span: Mapping[str, Any]) -> str | None:
-        """Return the first known release after a span, or None if the span includes the newest release."""
+        """Return the first known release after a span, or None if the span has no end."""
         releases = self.packages[span.get("package", self.package)]
         return releases[releases.index(span["last"]) + 1] if "last" in span else None
 
@@ -204,7 +204,7 @@ class SchemaFile:
         return self._positions[key]
 
     def resolve_spelling(self, definition: str, spelling: str, release: str) -> str | None:
-        """Return the name of a key from its name, an alias or a prefixed name, or None if it is unknown."""
+        """Return the key that a name, an alias or a prefixed name stands for, or None if there is none."""
         lines = self.lines[definition]
         if spelling in lines:
             return spelling
@@ -223,13 +223,13 @@ class SchemaFile:
         return None
 
     def parse_head(self, definition: str) -> Mapping[str, Any]:
-        """Return a definition without its properties."""
+        """Return the parsed head of a definition: everything except its properties."""
         if definition not in self._heads:
             self._heads[definition] = loads(self._unparsed[definition])
         return self._heads[definition]
 
 
 def is_effective(item: Mapping[str, Any], release: str) -> bool:
-    """Return whether a patch or span applies at a release: from its `since` up to its `last`."""
+    """Return whether a patch or span applies at a release: from `since` up to and including `last`, if stated."""
     key = parse_release(release)
     return parse_release(item["since"]) <= key and ("last" not in item or key <= parse_release(item["last"]))

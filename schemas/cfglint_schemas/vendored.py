@@ -1,8 +1,8 @@
 """Vocabularies of vendored copies: upstream's vocabulary, overlaid with the definitions of a copy.
 
-A copy accepts the keys that it declares, whatever upstream does with them, and lacks the others; upstream's renames
-still name the replacements. Keys of another package (transformers' training arguments) stay as they are, and so do keys
-that no release declares because code reads them from a plain mapping.
+A copy accepts the keys that it declares, regardless of upstream, and lacks all others; for these, upstream's renames
+still name the replacements. Keys of another package (transformers' training arguments) keep upstream's facts. So do
+keys that no release declares because code reads them from a plain mapping.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from cfglint_train.foundation.versions import is_final
 Json = dict[str, Any]
 
 _KEYS_PER_DIFFERENCE: Final = 4
-"""A copy resembles a release if at most one key in so many differs; a copy that differs more may be incomplete."""
+"""Minimum declared keys per differing key of a copy that resembles a release; other copies may be incomplete."""
 
-# Reactions of upstream's code to declared keys; a copy's code probably reacts in the same way.
+# Kinds of status that come from upstream's code, not its declarations; a copy's code probably behaves the same.
 _CODE_STATUSES: Final = frozenset(("ignored", "requires", "deprecated"))
 
 
 class CopyCode(Protocol):
-    """The uses of keys in the code of a vendored copy."""
+    """Lookups in the code of a vendored copy: the conditions and calls that use keys."""
 
     def has_condition(self, words: Collection[str], stops: bool) -> bool:
-        """Return whether a condition contains all of some words; with `stops`, only one that ends the program."""
+        """Return whether a condition contains all `words`; with `stops`, only conditions that end the program count."""
 
     def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
-        """Return the values of a keyword argument in a function's calls of a name, or None if there is no such call.
+        """Return the values that calls of `callee_name` in a function pass as a keyword argument.
 
-        A value is None if it is not a constant or if the call does not pass the argument.
+        Returns None if the function does not call that name. A value is None if it is not a constant or if a call does
+        not pass the argument.
         """
 
 
 class VendoredVocabulary(Vocabulary):
-    """The vocabulary of a vendored copy, for the releases whose upstream behaviour is known."""
+    """The vocabulary of a vendored copy, over the releases that upstream's vocabulary covers."""
 
     __slots__ = ("code", "folder")
 
@@ -50,10 +51,10 @@ class VendoredVocabulary(Vocabulary):
         self.code = code
 
     def find_similar_releases(self, upstream: Vocabulary) -> tuple[str, ...]:
-        """Return upstream's final releases whose keys differ least from the copy's, or none if all differ too much.
+        """Return upstream's final releases whose keys differ least from the copy's; none if even these differ too much.
 
-        Definitions that the copy does not declare are not compared, nor are keys of other packages or keys that no
-        release has.
+        Only definitions that the copy declares are compared, without keys of other packages and keys that no release
+        has.
         """
         declared, releases = 0, list(filter(is_final, upstream.releases))
         differences = dict.fromkeys(releases, 0)
@@ -113,7 +114,7 @@ def _overlay_definition(definition: Definition, upstream: Json, first_release: s
 
 
 def _overlay_key(key: TableKey, upstream: Json, first_release: str) -> Json:
-    """Return the facts about a key that the copy declares."""
+    """Return the facts about a key that the copy declares, with the statuses that upstream's code gives it."""
     span: Json = {"since": first_release}
     if key.aliases:
         span["aliases"] = list(key.aliases)
@@ -127,9 +128,9 @@ def _overlay_key(key: TableKey, upstream: Json, first_release: str) -> Json:
 
 
 def _find_wider_schema(declared: Json, upstream: Json) -> Json:
-    """Return what upstream accepts in addition to the declared type.
+    """Return schema keywords for the values that upstream's code accepts beyond the declared type.
 
-    These are more words, the words of another package's enumeration, or null.
+    These are additional words, the words of another package's enumeration, or additional types such as null.
     """
     if "enum" in declared and "enum" in upstream:
         return {"enum": [*declared["enum"], *(word for word in upstream["enum"] if word not in declared["enum"])]}
@@ -139,7 +140,7 @@ def _find_wider_schema(declared: Json, upstream: Json) -> Json:
 
 
 def _keep_foreign(upstream: Mapping[str, Any]) -> Json | None:
-    """Return the facts that remain of a key that the copy does not declare, or None."""
+    """Return the facts to keep about a key that the copy does not declare, or None to drop it."""
     foreign = [span for span in upstream["x-releases"] if "package" in span]
     if foreign:
         return {**upstream, "x-releases": foreign}

@@ -1,4 +1,4 @@
-"""Vocabularies of frameworks by release: the existing keys, when they were added, and the effect of other names."""
+"""Vocabularies of frameworks by release: the keys, the releases that have them, and the effect of unknown names."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from cfglint_train.foundation.typed import Any
 
 
 class Vocabulary(KeyFactSource):
-    """The keys of one framework in every release that its schema covers."""
+    """The keys of a framework at every release that its schema file covers."""
 
     __slots__ = ("_answers", "_facts_by_place", "_mappings", "_names", "_names_by_needs", "_places_by_route")
 
     def __init__(self, framework: str, text: str) -> None:
-        """Index a schema file and create the caches."""
+        """Index a schema file and create empty caches."""
         super().__init__(framework, text)
         self._mappings: dict[tuple[Any, ...], list[Route]] = {}
         self._facts_by_place: dict[tuple[Any, ...], dict[str | int, KeyFact | None]] = {}
         self._names: dict[tuple[Any, ...], tuple[list[str], list[tuple[str, str]]]] = {}
-        """Names that are accepted whatever the configuration states, and the keys that need other keys."""
+        """Names that are accepted regardless of the configuration, and the keys that need other keys."""
         self._names_by_needs: dict[tuple[Any, ...], list[str]] = {}
-        """All accepted names, by the values of the keys that others need."""
+        """Accepted names, by the values of the keys that other keys need."""
         self._places_by_route: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         self._answers: dict[tuple[Any, ...], dict[Any, Any]] = {}
 
     def find_fact(self, route: Route, release: str, context: Context = UNKNOWN) -> KeyFact | None:
         """Return the fact about a key, or None if no release has the name at that place.
 
-        `route` holds keys from the configuration's root, with list indices as integers or `"*"`. An unknown release
-        counts as the newest known release before it. Raises ValueError if `release` is not a release.
+        `route` starts at the configuration's root; list indices are integers or `"*"`. An unknown release counts as the
+        newest known release before it. Raises ValueError if `release` is not a valid release.
         """
         return self.find_facts(route[:-1], route[-1:], release, context)[0] if route else None
 
     def find_facts(
         self, parent: Route, names: Iterable[str | int], release: str, context: Context = UNKNOWN
     ) -> list[KeyFact | None]:
-        """Return the facts about several keys of one mapping."""
+        """Return the facts about several keys of one mapping, in order; None for an unknown name."""
         cached = self._facts_by_place.setdefault((parent, *self._build_cache_key(release, context)), {})
         facts = []
         for name in names:
@@ -63,14 +63,14 @@ class Vocabulary(KeyFactSource):
         return facts[0]
 
     def list_facts(self, definition: str, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
-        """Yield every key of a definition, whatever its status; routes start at the definition."""
+        """Yield the facts about all keys of a definition, regardless of status; routes start at the definition."""
         for name in self.lines[definition]:
             yield KeyFact(self, (name,), definition, name, self.parse_key(definition, name), release, context)
 
     def list_names(self, parent: Route, release: str, context: Context = UNKNOWN) -> list[str]:
-        """Return the sorted names, aliases included, that are accepted below a route at a release.
+        """Return the sorted names, including aliases, that a release accepts below a route.
 
-        Keys of plugins that are not loaded are left out, and so are renamed, removed and ignored keys.
+        Keys of plugins that are not loaded are left out, as are renamed, removed and ignored keys.
         """
         definitions = self.list_definitions(parent, release, context)
         key = (*definitions, release, context.plugins, *context.releases.items())
@@ -99,7 +99,7 @@ class Vocabulary(KeyFactSource):
         return self._names_by_needs[full_key]
 
     def _format_needed_values(self, needing: list[tuple[str, str]], context: Context) -> tuple[str, ...] | None:
-        """Return the configuration's values of the keys that others need, as text, or None if they are unknown."""
+        """Return the configuration's values of the keys that other keys need, as text, or None if they are unknown."""
         if context.settings is None:
             return None
         patches = (patch for definition, name in needing for patch in self.parse_key(definition, name)["x-status"])
@@ -115,15 +115,15 @@ class Vocabulary(KeyFactSource):
         return min(effects, key=("kept", "dropped", "warning", "error").index) if effects else "kept"
 
     def is_open(self, parent: Route, release: str, context: Context = UNKNOWN) -> bool:
-        """Return whether a route is a free mapping, so that no name below it is unknown."""
+        """Return whether a free-form mapping may be at a route, so that no name below it is unknown."""
         return any(is_free(place) for place in self._find_places(parent, release, context))
 
     def iterate_keys(self, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
-        """Yield every key that is accepted at a release, nested keys included; `"*"` stands for the items of a list."""
+        """Yield every key that a release accepts, including nested keys; `"*"` in a route stands for a list's items."""
         yield from self._walk_places((), self._list_root_places(release, context), release, context, ())
 
     def list_mappings(self, release: str, context: Context = UNKNOWN) -> list[Route]:
-        """Return the routes of mappings that have keys at a release, the root first and the deepest last."""
+        """Return the routes of the mappings that have keys at a release, from the root to the deepest."""
         key = (release, context.entry, context.plugins)
         if key not in self._mappings:
             routes = {fact.route[:-1] for fact in self.iterate_keys(release, context)}
@@ -136,11 +136,11 @@ class Vocabulary(KeyFactSource):
         return [{"$ref": f"#/$defs/{name}"} for name in covering[-1]["definitions"]] if covering else []
 
     def list_definitions(self, route: Route, release: str, context: Context = UNKNOWN) -> list[str]:
-        """Return the definitions whose keys are accepted below a route at a release."""
+        """Return the definitions whose keys a release accepts below a route."""
         return [place["$ref"][8:] for place in self._find_places(route, release, context) if "$ref" in place]
 
     def _find_places(self, route: Route, release: str, context: Context) -> list[Mapping[str, Any]]:
-        """Return the schemas of the values that may be at a route."""
+        """Return the alternative schemas of the value at a route."""
         if not route:
             return self._list_root_places(release, context)
         key = (route, *self._build_cache_key(release, context))
@@ -150,13 +150,13 @@ class Vocabulary(KeyFactSource):
         return self._places_by_route[key]
 
     def find_selection(self, route: Route, release: str, context: Context = UNKNOWN) -> Mapping[str, Any]:
-        """Return the keys and values that select the definition of a list's item, or an empty mapping."""
+        """Return the settings that select the definition of a list's items at a route, or an empty mapping."""
         places = self._find_places(route, release, context)
         choices = [self._find_choice(place, route, release, context) for place in places]
         return next((choice for choice in choices if choice), {})
 
     def _find_choice(self, place: Mapping[str, Any], route: Route, release: str, context: Context) -> Mapping[str, Any]:
-        """Return the keys and values that select this definition for the items of a list, or an empty mapping."""
+        """Return the settings that select the definition of `place` for a list's items, or an empty mapping."""
         settings = context.settings or {}
         for choice in self.parse_head(place["$ref"][8:]).get("x-chosen", ()) if "$ref" in place else ():
             is_applicable = choice["at"] == ".".join(map(str, route[:-1])) and is_effective(choice, release)
@@ -165,11 +165,11 @@ class Vocabulary(KeyFactSource):
         return {}
 
     def get_cache(self, context: Context) -> dict[Any, Any]:
-        """Return a dict in which a caller may cache answers that depend on nothing else in the context."""
+        """Return a cache for a caller; its answers may only depend on the entry point, selectors and other packages."""
         return self._answers.setdefault(self._build_cache_key("", context), {})
 
     def _build_cache_key(self, release: str, context: Context) -> tuple[Any, ...]:
-        """Return everything that the keys of a place depend on."""
+        """Return the parts of the release and the context that decide which definitions apply at a route."""
         settings, selectors = context.settings or {}, self.selectors
         selected = tuple([value if isinstance(value := settings.get(name), str) else None for name in selectors])
         return (release, context.entry, selected, *context.releases.items())
@@ -177,7 +177,7 @@ class Vocabulary(KeyFactSource):
     def _list_places_below(
         self, places: list[Mapping[str, Any]], route: Route, part: str | int, release: str, context: Context
     ) -> list[Mapping[str, Any]]:
-        """Return the schemas one step below some schemas."""
+        """Return the schemas of the values under `part` in mappings or lists with the schemas `places`."""
         if isinstance(part, int) or part == ITEM:
             items = [
                 item
@@ -195,7 +195,7 @@ class Vocabulary(KeyFactSource):
     def _collect_facts(
         self, places: list[Mapping[str, Any]], route: Route, release: str, context: Context
     ) -> list[KeyFact]:
-        """Return the facts about a name in the definitions among some schemas, or else in a free mapping among them."""
+        """Return the facts about a name in the definitions among `places`, else in a free mapping among them."""
         spelling = route[-1]
         if not isinstance(spelling, str):
             return []
@@ -247,7 +247,7 @@ class Vocabulary(KeyFactSource):
 
 
 def _list_accepted_names(fact: KeyFact) -> tuple[str, ...]:
-    """Return the names that are accepted for a key at the fact's release."""
+    """Return the names that the fact's release accepts for its key; none if the key is not present."""
     return (fact.name, *fact.list_spellings()) if fact.resolve_status().kind == PRESENT else ()
 
 
@@ -255,7 +255,7 @@ _cache: dict[str, Vocabulary] = {}
 
 
 def load(framework: str) -> Vocabulary:
-    """Return a framework's vocabulary, which is read once; raise KeyError if the framework has none."""
+    """Return a framework's vocabulary, cached after the first read; raise KeyError if it has none."""
     if framework not in _cache:
         with open(find_schema_file(framework), encoding="utf-8") as file:
             _cache[framework] = Vocabulary(framework, file.read())

@@ -1,7 +1,7 @@
 """Measure the GPU memory of real training steps.
 
-Needs torch and transformers, and peft, deepspeed, bitsandbytes and liger_kernel for the cases that use them. The folder
-imports nothing from cfglint, and its modules import each other relatively, so it can be copied to a cluster and run as
+Needs torch and transformers, and peft, trl, flash_attn, deepspeed, bitsandbytes and liger_kernel for the cases that use
+them. The folder imports nothing from cfglint and uses relative imports, so it can be copied to a cluster and run as
 `measure`.
 
     python -m tools.measure --out rows                             one GPU, all cases in order of value
@@ -9,10 +9,10 @@ imports nothing from cfglint, and its modules import each other relatively, so i
     deepspeed --module tools.measure --out rows                    the same, started by DeepSpeed
     python -m tools.measure --list | --dry-run --out rows          the cases | the code paths on a CPU, without figures
 
-Each finished case is one JSON line of `rows/rows.jsonl` (`rows/rows-RANK.jsonl` for several ranks). Cases whose id is
-already there are skipped, so a run can be continued. After `--minutes`, no further case starts. `cfglint calibrate add
-rows/rows.jsonl` stores the rows, and `cfglint calibrate report --rows rows/rows.jsonl` compares the estimates with
-them.
+Each case adds one JSON line to `rows/rows.jsonl` (`rows/rows-RANK.jsonl` for several ranks). Cases that already have a
+row with outcome `ok` or `oom` are skipped, so a run can be continued. A case only starts if its upper bound of seconds
+fits into the rest of `--minutes`. `cfglint calibrate add rows/rows.jsonl` stores the rows, and `cfglint calibrate
+report --rows rows/rows.jsonl` compares the estimates with them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .rows import append_row, build_row, list_finished
 
 
 def run_distributed(options: argparse.Namespace, selected: list[Case], path: str) -> None:
-    """Run all cases in the launcher's processes; the clock of the first rank decides for all ranks."""
+    """Run the cases in the launcher's processes until no time is left; rank 0's clock decides for all ranks."""
     import torch
     import torch.distributed as dist
 
@@ -53,7 +53,7 @@ def run_distributed(options: argparse.Namespace, selected: list[Case], path: str
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the cases."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", help="output folder for the rows")
     parser.add_argument("--minutes", type=float, default=30.0, help="do not start a case after this time (default: 30)")

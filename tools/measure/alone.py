@@ -1,4 +1,4 @@
-"""Runs on one GPU: one process per case, forked from a process that has imported the libraries."""
+"""Runs on one GPU, with one process per case, forked from a process that has already imported the libraries."""
 
 from __future__ import annotations
 
@@ -11,24 +11,30 @@ from .rows import SCHEMA, append_row, build_row, list_finished
 
 EXPANDABLE = "expandable_segments:True"
 PRELOADED = ["torch", "transformers", "transformers.models.llama.modeling_llama"]
-"""Modules that are imported once, before the cases' processes are forked. None of them uses a GPU."""
+"""Modules that are imported once, before the processes of the cases are forked. None of them uses a GPU on import."""
 
 
 def run_case(case: Case, path: str, dry: bool, shared: bool) -> None:
-    """Run a case in this process and append its row."""
+    """Run a case in this process and append its row to the file `path`."""
     if case.expandable:
         os.environ["PYTORCH_ALLOC_CONF"] = os.environ["PYTORCH_CUDA_ALLOC_CONF"] = EXPANDABLE
         import torch
 
         if not dry:
-            torch.cuda.memory._set_allocator_settings(EXPANDABLE)  # torch reads the variable only when it is imported
+            torch.cuda.memory._set_allocator_settings(
+                EXPANDABLE
+            )  # torch only reads the variable on import, which has already happened
     row = build_row(case, dry, shared)
     append_row(path, row)
     print(f"{row['id']}: {row['outcome']}", flush=True)
 
 
 def run_alone(selected: list[Case], path: str, minutes: float, dry: bool, shared: bool) -> None:
-    """Run every case in its own process, so that it does not inherit another case's cache."""
+    """Run every case in its own process, so that it does not inherit the allocator cache of another case.
+
+    Cases whose upper bound of seconds exceeds the remaining time are skipped. A case that takes much longer than its
+    bound is killed and gets a row with outcome `crash`.
+    """
     deadline = time.monotonic() + minutes * 60
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(PRELOADED)

@@ -1,4 +1,4 @@
-"""The measured cases, most valuable first."""
+"""The cases to measure, most valuable first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 def _describe_dense(name: str, vocab: int, hidden: int, width: int, layers: int, heads: int, keys: int, head: int,
            tied: bool = False, **extra: Any) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """Return transformers' configuration class and its arguments."""
+    """Return the name of a model's configuration class in transformers and its arguments."""
     return name, {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
         "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": head, "tie_word_embeddings": tied,
@@ -43,44 +43,44 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Case(NamedTuple):
-    """A measurement."""
+    """The settings of a measurement."""
 
     id: str
     model: str = "meta-llama/Llama-3.2-1B"
     sequence: int = 2048
     micro: int = 4
     precision: str = "bf16"
-    """bf16, amp (fp32 weights under autocast), amp_bf16w (16-bit weights under autocast) or fp32."""
+    """bf16, amp (fp32 weights under autocast), amp_bf16w (bf16 weights under autocast) or fp32."""
     optimizer: str = "fused"
-    """fused, foreach or 8bit."""
+    """fused, foreach or 8bit (AdamW); under transformers' or TRL's trainers, any name of an optimizer."""
     attention: str = "sdpa"
     checkpointing: bool = False
     lora: int = 0
     targets: str = "all-linear"
-    """Matrices with adapters: all-linear, or names separated by commas."""
+    """Matrices with LoRA adapters: all-linear, or comma-separated names."""
     dropout: float = 0.0
-    """Dropout of the adapters' input."""
+    """Dropout on the input of the adapters."""
     quantization: str = "none"
-    """none or nf4."""
+    """Weight quantization: none or nf4."""
     prepared: bool = False
-    """PEFT's `prepare_model_for_kbit_training` was called: parameters that are not quantised are in fp32."""
+    """True to call PEFT's `prepare_model_for_kbit_training`, which casts parameters that are not quantized to fp32."""
     accumulation: int = 1
     padding: bool = False
     liger: bool = False
     strategy: str = "none"
-    """none, ddp, fsdp2, zero1, zero2 or zero3."""
+    """Distributed strategy: none, ddp, fsdp2, zero1, zero2 or zero3."""
     offload: bool = False
     lengths: tuple[int, ...] = ()
-    """Sequence length of each step, if they differ."""
+    """Sequence length of each step, if the lengths differ; `sequence` otherwise."""
     expandable: bool = False
     save: bool = False
     layers: int = 0
-    """Number of layers, the first of the model; 0 for all."""
+    """Number of decoder layers to build; 0 for all layers of the model."""
     trainer: str = ""
-    """Training loop: our own (empty), transformers' Trainer (hf), or TRL's (sft, dpo)."""
+    """Training loop: the loop of this tool (empty), transformers' Trainer (hf), or a TRL trainer (sft, dpo)."""
     compiled: bool = False
     seconds: int = 25
-    """Upper bound of the duration."""
+    """Upper bound of the duration in seconds."""
 
 
 B1, B3, B8 = "meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"
@@ -193,7 +193,7 @@ def _list_updates() -> Iterator[Case]:
 
 
 def _list_families() -> Iterator[Case]:
-    """Yield each family with and without recomputation; for large models, only the first layers."""
+    """Yield each model with and without activation checkpointing; large models have only 4 layers."""
     for model in MODELS:
         name = model.rsplit("/", 1)[-1].lower()
         eager = "eager" if "gemma-2" in name else "sdpa"
@@ -223,5 +223,5 @@ def _list_compiled() -> Iterator[Case]:
 
 
 def list_cases(world_size: int) -> list[Case]:
-    """Return the cases for a number of ranks; for several ranks, only those with a distributed strategy."""
+    """Return the cases for a number of ranks: all for one rank, those with a distributed strategy for several."""
     return [case for case in _list_all() if world_size == 1 or case.strategy != "none"]

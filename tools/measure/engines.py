@@ -1,4 +1,4 @@
-"""Engines: a model under DDP, FSDP2 or ZeRO, or on one GPU."""
+"""Engines: train a model on one GPU, or under DDP, FSDP2 or ZeRO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .models import build_optimizer
 
 
 class Engine(NamedTuple):
-    """The training operations of a model under a strategy."""
+    """The operations of a training loop for a model under a strategy."""
 
     forward: Callable[[dict[str, Any]], Any]
     backward: Callable[[Any], None]
@@ -21,7 +21,7 @@ class Engine(NamedTuple):
 
 
 def build_engine(case: Case, model: Any, dry: bool) -> Engine:
-    """Return the engine of a model under the case's strategy."""
+    """Return the engine that trains a model under the case's strategy, wrapped or sharded as needed."""
     import torch
 
     device = "cpu" if dry else "cuda"
@@ -99,7 +99,7 @@ def _build_deepspeed(case: Case, model: Any, dry: bool) -> Engine:
 
 
 def start_distributed(dry: bool) -> None:
-    """Join the process group that the launcher describes, or a group of one process without a launcher."""
+    """Join the launcher's process group, or create a group of one process if there is no launcher."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""Models, optimizers and batches of a case. Random weights are created on the device; nothing is downloaded."""
+"""Models, optimizers and batches of a case; weights are random and created on the device, so nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TINY = {
 
 
 def get_configuration(case: Case, dry: bool) -> tuple[str, dict[str, Any]]:
-    """Return transformers' configuration class and its arguments."""
+    """Return the name of the configuration class of the case's model and its arguments; a dry run uses tiny sizes."""
     name, defaults = MODELS[case.model]
     arguments = dict(defaults)
     if dry:
@@ -23,13 +23,13 @@ def get_configuration(case: Case, dry: bool) -> tuple[str, dict[str, Any]]:
             arguments["num_key_value_heads"] = arguments["num_attention_heads"]
     elif case.layers:
         arguments["num_hidden_layers"] = case.layers
-    if name == "Phi3Config":  # Phi-3 derives the head dimension
+    if name == "Phi3Config":  # its class computes the head dimension
         arguments.pop("head_dim")
     return name, arguments
 
 
 def build_model(case: Case, device: str, dry: bool) -> Any:
-    """Build the model with the case's adapters, quantisation and checkpointing."""
+    """Build the case's model in training mode, with quantization, adapters, kernels and checkpointing."""
     import torch
     import transformers
 
@@ -45,7 +45,7 @@ def build_model(case: Case, device: str, dry: bool) -> Any:
         model = auto_class.from_config(config, dtype=dtype, attn_implementation=case.attention)
     if case.quantization == "nf4":
         quantise_model(model, device)
-        model.is_loaded_in_4bit = True  # PEFT treats its layers as 4-bit only if a loader set this
+        model.is_loaded_in_4bit = True  # PEFT only treats the layers as 4-bit if this is set, as loaders do
     if case.prepared:
         import peft
 
@@ -69,7 +69,7 @@ def build_model(case: Case, device: str, dry: bool) -> Any:
 
 
 def quantise_model(model: Any, device: str) -> None:
-    """Replace the decoder's linear layers with bitsandbytes' 4-bit layers."""
+    """Replace all linear layers except the head with 4-bit layers of bitsandbytes."""
     import bitsandbytes as bnb
     import torch
 
@@ -85,12 +85,12 @@ def quantise_model(model: Any, device: str) -> None:
             )
             setattr(parent, path.rpartition(".")[2], quantised.to(device))
     del module, quantised
-    if device == "cuda":  # a loader quantises matrix by matrix and leaves no memory of unquantised ones reserved
+    if device == "cuda":  # loaders quantize matrix by matrix, so no memory of full-precision matrices stays reserved
         torch.cuda.empty_cache()
 
 
 def build_optimizer(case: Case, parameters: list[Any], dry: bool) -> Any:
-    """Return the AdamW variant of the case."""
+    """Return the case's variant of AdamW; a dry run has no fused kernel and uses foreach instead."""
     import torch
 
     if case.optimizer == "8bit":
@@ -102,7 +102,7 @@ def build_optimizer(case: Case, parameters: list[Any], dry: bool) -> Any:
 
 
 def build_batch(case: Case, step: int, device: str, dry: bool) -> dict[str, Any]:
-    """Return random tokens; padded cases mask the end of every row except the first."""
+    """Return a batch of random tokens; padded cases mask the last quarter of every row except the first."""
     import torch
 
     length = case.lengths[step % len(case.lengths)] if case.lengths else case.sequence

@@ -1,4 +1,4 @@
-"""Readings of memory: torch's allocator, the driver and the process."""
+"""Memory readings from torch's allocator, the driver and the process, in bytes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Iterator
 
 
 class Readings:
-    """Counters of torch's allocator and of the driver at named moments."""
+    """Counters of torch's allocator by phase, and of the driver; None in a dry run."""
 
     def __init__(self, dry: bool, shared: bool = False) -> None:
-        """Reset the allocator's peaks, unless it is a dry run."""
+        """Reset the allocator's peak counters, except in a dry run."""
         import torch
 
         self.shared = shared
-        """Other processes use the GPU, so the driver's figure is not only this process's."""
+        """True if other processes use the GPU, so that the driver's figure includes their memory."""
         self.cuda = None if dry else torch.cuda
         self.phases: dict[str, dict[str, int | None]] = {}
         if self.cuda is not None:
             self.cuda.reset_peak_memory_stats()
 
     def record_phase(self, phase: str) -> None:
-        """Record the peaks since the last call, if they are the highest of their phase."""
+        """Record the peaks since the last call if they are the highest of the phase, and the memory in use now."""
         if self.cuda is None:
             self.phases.setdefault(phase, {"allocated": None, "reserved": None, "now": None})
             return
@@ -35,14 +35,14 @@ class Readings:
         self.cuda.reset_peak_memory_stats()
 
     def find_peak(self) -> dict[str, int | None]:
-        """Return the highest counters of the training phases."""
+        """Return the highest peaks of all phases except `init` and `save`."""
         if self.cuda is None:
             return {"allocated": None, "reserved": None}
         steps = [counters for phase, counters in self.phases.items() if phase not in ("init", "save")]
         return {key: max((counters[key] or 0) for counters in steps) for key in ("allocated", "reserved")}
 
     def sum_blocks(self) -> dict[str, int]:
-        """Return the bytes of the allocator's blocks by size class and state."""
+        """Return the total bytes of the allocator's blocks by segment type (small, large) and state."""
         if self.cuda is None:
             return {}
         sizes: dict[str, int] = {}
@@ -53,7 +53,7 @@ class Readings:
         return sizes
 
     def read_driver_usage(self) -> int | None:
-        """Return the GPU memory in use beyond this process's reserved memory, or None if it cannot be attributed."""
+        """Return the GPU memory in use beyond the allocator's reserve, or None in a dry run or on a shared GPU."""
         if self.cuda is None or self.shared:
             return None
         free, total = self.cuda.mem_get_info()
@@ -61,7 +61,7 @@ class Readings:
 
 
 def read_resident() -> int:
-    """Return the resident memory of the process in bytes, or 0 if /proc does not state it."""
+    """Return the resident memory of the process in bytes, or 0 if /proc does not provide it."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith("VmRSS:"):
@@ -71,7 +71,7 @@ def read_resident() -> int:
 
 @contextlib.contextmanager
 def record_host_peak(record: dict[str, int]) -> Iterator[None]:
-    """Record resident memory before a block and its peak during the block, sampled every 2 ms."""
+    """Record resident memory before a `with` block and its peak during the block, sampled every 2 ms."""
     gc.collect()
     record["before"] = record["peak"] = read_resident()
     is_done = threading.Event()

@@ -1,4 +1,4 @@
-"""Rows of measurements: the readings of a case, the device and the versions. Sizes are bytes."""
+"""Rows of measurements: the readings of a case, the device and the package versions. Sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .readings import Readings, record_host_peak
 from .trainers import run_training
 
 SCHEMA = 2
-"""Version of the rows' format. 2: PEFT recognises a 4-bit model."""
+"""Version of the row format. Since 2, PEFT recognizes 4-bit models."""
 SEED = 1234
 STEPS = 3
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed",
@@ -29,7 +29,7 @@ PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsa
 
 
 def measure_case(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
-    """Run a case and return the readings of its row; any exception of the step propagates."""
+    """Run a case and return the readings for its row; exceptions of the training steps propagate."""
     import torch
 
     torch.manual_seed(SEED)
@@ -70,7 +70,7 @@ def measure_case(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
 
 
 def describe_environment(dry: bool) -> dict[str, Any]:
-    """Return the device, the driver and the versions of packages."""
+    """Return the device with its driver version, and the versions of Python, CUDA and the packages."""
     import torch
 
     versions = {"python": sys.version.split()[0], "cuda": str(torch.version.cuda)}
@@ -95,7 +95,7 @@ def describe_environment(dry: bool) -> dict[str, Any]:
 
 
 def find_missing_package(case: Case) -> str:
-    """Return a package that the case needs and that is not installed, or an empty string."""
+    """Return the first package that the case needs but that is not installed, or an empty string."""
     packages = ["torch", "transformers"]
     packages += ["peft"] if case.lora else []
     packages += ["bitsandbytes"] if case.quantization != "none" or case.optimizer == "8bit" else []
@@ -107,7 +107,7 @@ def find_missing_package(case: Case) -> str:
 
 
 def build_row(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
-    """Run a case and return its row, also if it fails."""
+    """Run a case and return its row, even if the case fails or a package is missing."""
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     head = {"schema": SCHEMA, "id": case.id, "rank": rank, "world": world_size, "dry": dry, "config": case._asdict()}
     missing = find_missing_package(case)
@@ -125,7 +125,7 @@ def build_row(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
 
 
 def list_finished(path: str) -> set[str]:
-    """Return the ids of the cases that need no further run."""
+    """Return the ids of the cases with outcome `ok` or `oom` in a file of rows; none if there is no file."""
     if not os.path.exists(path):
         return set()
     with open(path, encoding="utf-8") as file:
@@ -134,7 +134,7 @@ def list_finished(path: str) -> set[str]:
 
 
 def append_row(path: str, row: dict[str, Any]) -> None:
-    """Write one row immediately, because the next case may kill the process."""
+    """Append a row and flush it to disk, because the next case may kill the process."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
         file.flush()

@@ -1,6 +1,6 @@
-"""Cases under transformers' Trainer or TRL's trainers, with their own collators, autocast, clipping and optimizers.
+"""Cases under transformers' Trainer or TRL's trainers, which bring their own collators, autocast, clipping, optimizers.
 
-The data are random tokens of the case's length.
+The data is random tokens; sequences have the case's length or lengths.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS = 64
 
 
 def run_training(case: Case, model: Any, readings: Readings, dry: bool) -> dict[str, Any]:
-    """Train a few steps and return the phases and the peak of the row."""
+    """Train a few steps and return the readings for the row: driver, snapshot, phases and peak."""
     readings.record_phase("init")
     with tempfile.TemporaryDirectory() as folder:
         trainer = {"hf": _build_trainer, "sft": _build_sft, "dpo": _build_dpo}[case.trainer](
@@ -47,7 +47,7 @@ def _build_settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
 
 
 def _build_rows(case: Case, dry: bool) -> list[list[int]]:
-    """Return sequences of random tokens, with the case's length or lengths."""
+    """Return sequences of random tokens with the case's length or lengths, or of 32 tokens in a dry run."""
     import torch
 
     lengths = case.lengths or (case.sequence,) * ROWS
@@ -55,7 +55,7 @@ def _build_rows(case: Case, dry: bool) -> list[list[int]]:
 
 
 def _build_trainer(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    """Return transformers' Trainer, which pads rows to the longest of their batch."""
+    """Return transformers' Trainer with a collator that pads rows to the longest row of the batch."""
     import transformers
 
     rows = [{"input_ids": ids} for ids in _build_rows(case, dry)]
@@ -65,7 +65,7 @@ def _build_trainer(case: Case, model: Any, settings: dict[str, Any], dry: bool) 
 
 
 def _build_tokenizer() -> Any:
-    """Return a tokenizer for words 0 to 499, so that nothing is downloaded."""
+    """Return a tokenizer for the words `w0` to `w499`, so that nothing is downloaded."""
     import tokenizers
     import transformers
 
@@ -86,7 +86,7 @@ def _build_sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> A
 
 
 def _build_dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    """Return TRL's DPO trainer, with pairs whose prompts are a quarter of the length."""
+    """Return TRL's DPO trainer. Prompts are a quarter of the length; without LoRA the reference is a copy."""
     import datasets
     import torch
     import trl

@@ -1,4 +1,4 @@
-"""The command line of data files that are derived from built models."""
+"""The command line of the tools that derive data files from built models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import transformers
 
 
 def run_command(module: str, description: str | None, path: Path, build_text: Callable[[], str]) -> int:
-    """Rewrite the file or, with `--check`, report whether it would change; return the exit status."""
+    """Write the file, or with `--check` only report whether it is stale; return 1 if it is, else 0."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Text of the catalogue's files: family files, the index of names, the index of shapes. Needs no torch."""
+"""Text of the model catalogue's files: family files, the name index and the shape index. Does not need torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Sources = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 class AmbiguousError(Exception):
-    """A name that would refer to two models."""
+    """Error for a name that would refer to two models."""
 
 
 def format_family(records: Mapping[str, Mapping[str, Any]]) -> str:
@@ -23,10 +23,11 @@ def format_family(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def build_index(sources: Sources) -> dict[str, Any]:
-    """Return the index: files, models as (file, id), keys, and the full ids in lower case whose key is another model's.
+    """Return the name index: files, models as (file number, id), `names` (keys) and `ids` (full ids in lower case).
 
-    Keys and full ids map to the model's position in the list of models. Raises AmbiguousError if two entries claim one
-    id or one key. An entry with `"key": false` is found only by its full id, because another model owns the key.
+    Keys and full ids map to the model's position in the list of models. `ids` only has full ids whose key does not
+    already lead to the model. An entry with `"key": false` is only found by its full id, because another model owns the
+    key. Raises AmbiguousError if two entries claim the same id or the same key.
     """
     files = sorted(sources)
     models = [(number, model) for number, family in enumerate(files) for model in sources[family]]
@@ -43,13 +44,13 @@ def build_index(sources: Sources) -> dict[str, Any]:
 
 
 def claim_name(table: dict[str, int], name: str, position: int, models: list[tuple[int, str]]) -> None:
-    """Add a name that may refer to only one model; raise AmbiguousError if another model has it."""
+    """Add a name for the model at `position`; raise AmbiguousError if the name already refers to another model."""
     if table.setdefault(name, position) != position:
         raise AmbiguousError(f"{name!r} would mean {models[table[name]][1]} and {models[position][1]}")
 
 
 def format_index(data: Mapping[str, Any]) -> str:
-    """Return the text of the index, one model and one name per line."""
+    """Return the text of the name index, with one model or name per line."""
     models = ",\n".join(json.dumps(position) for position in data["models"])
     sections = (f'"{section}": {format_rows(data[section])}' for section in ("ids", "names"))
     head = [f'"files": {json.dumps(data["files"])}', f'"models": [\n{models}\n]']
@@ -57,12 +58,12 @@ def format_index(data: Mapping[str, Any]) -> str:
 
 
 def format_rows(table: Mapping[str, Any]) -> str:
-    """Return the text of a table, one row per line."""
+    """Return the text of a JSON object with one item per line."""
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in table.items()) + "\n}"
 
 
 def index_shapes(files: list[str], rows: Iterable[tuple[str, str, str]]) -> dict[str, list[Any]]:
-    """Map each shape to (file, id) from rows of (family, id, shape), without shapes that several models share."""
+    """Return shape -> [file number, id] for rows of (file, id, shape), without shapes that several models share."""
     table: dict[str, list[Any]] = {}
     ambiguous: set[str] = set()
     for family, model, shape in rows:

@@ -1,4 +1,4 @@
-"""Parameter counts of models, built with transformers' own classes on the meta device (no weights, no download).
+"""Parameter counts of models that are built with transformers' classes on the meta device (no weights, no download).
 
 Needs torch and transformers; linting never imports this module.
 """
@@ -17,7 +17,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Linear, ModelPart
 
-# Parameters whose path has one of these components translate between a tower and the decoder.
+# Path components of projectors: parameters that connect a tower (vision, audio) with the decoder.
 PROJECTORS: Final = frozenset(
     {
         "multi_modal_projector",
@@ -34,19 +34,19 @@ PROJECTORS: Final = frozenset(
 
 TIED: Final = "tie_word_embeddings"
 
-# Suffix of classes that fill gaps in a text: encoders without a decoder.
+# Suffix of masked language models, which are encoders without a decoder.
 MASKED_SUFFIX: Final = "ForMaskedLM"
 
-# Attribute of the head of a model that scores sequences (a reward model).
+# Attribute that holds the head of a model that scores sequences, such as a reward model.
 SCORE_HEAD: Final = "score"
 
-# Attributes under which transformers' decoders hold their blocks, and intermediate attributes.
+# Attributes that hold the blocks of transformers' decoders, and attributes that may wrap them.
 BLOCKS: Final = ("layers", "h", "blocks", "layer", "block")
 WRAPPERS: Final = ("model", "encoder", "transformer")
 
 
 class Counts(Frozen):
-    """Sizes of a built model, in elements (`tensors` is a number)."""
+    """Sizes of a built model in elements; `tensors` is the number of parameter tensors."""
 
     parameters: int
     tensors: int
@@ -54,7 +54,7 @@ class Counts(Frozen):
     layer_parameters: int
     """Parameters of the largest decoder layer."""
     embedding: int
-    """The token embedding alone."""
+    """Elements of the token embedding."""
     tied: bool
     expert_parameters: int
     tower_parameters: int
@@ -63,13 +63,13 @@ class Counts(Frozen):
 
 
 def build_config(settings: Mapping[str, Any]) -> Any:
-    """Return the configuration object of a `config.json`-like dict; raise KeyError if its `model_type` has no class."""
+    """Return the configuration object of a `config.json`; raise KeyError for an unknown `model_type`."""
     settings = {key: value for key, value in settings.items() if key != "architectures"}
     return CONFIG_MAPPING[settings["model_type"]].from_dict(settings)
 
 
 def add_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with every default filled in; the tying of the head is taken from the dict.
+    """Return the settings with all defaults filled in; `tie_word_embeddings` keeps its value if it is set.
 
     T5's class ties head and embedding regardless of the setting, but T5 1.1 (Flan-T5, T0, mT5) has a separate head.
     """
@@ -78,7 +78,7 @@ def add_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_model(settings: Mapping[str, Any]) -> Any:
-    """Build the model of a `config.json`-like dict on the meta device.
+    """Build the model for the settings of a `config.json` on the meta device.
 
     `architectures` names the class. Raises KeyError for an unknown `model_type`, AttributeError for an unknown class.
     """
@@ -94,9 +94,9 @@ def build_model(settings: Mapping[str, Any]) -> Any:
 
 
 def count_model(model: Any) -> Counts:
-    """Count a built model. Tied parameters count once.
+    """Count the parameters of a built model; tied parameters count once.
 
-    An encoder, with or without a decoder, is one part: everything except the embedding and the head is `decoder`.
+    In models with an encoder, everything except the embedding and the head belongs to the part `decoder`.
     """
     parameters = dict(model.named_parameters())
     backbone, (decoder, head, embedding) = _get_backbone(model), _find_prefixes(model)
@@ -125,7 +125,7 @@ def count_model(model: Any) -> Counts:
 
 
 def list_matrices(model: Any) -> Iterator[tuple[str, ModelPart]]:
-    """Yield the path and the part of every module of a built model that has a matrix."""
+    """Yield the path and the part of every linear, embedding and Conv1D module of a built model."""
     prefixes = _find_prefixes(model)
     for path, module in model.named_modules():
         if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) or type(module).__name__ == "Conv1D":
@@ -137,7 +137,7 @@ def _get_backbone(model: Any) -> Any:
 
 
 def _find_prefixes(model: Any) -> tuple[str, str, str]:
-    """Return the paths of the decoder (empty if it is the whole model), of the head and of the embedding."""
+    """Return the paths of the decoder (empty if the whole model counts as decoder), the head and the embedding."""
     is_encoder = model.config.is_encoder_decoder or type(model).__name__.endswith(MASKED_SUFFIX)
     decoder = "" if is_encoder else _find_prefix(model, _get_backbone(model))
     head = _find_prefix(model, model.get_output_embeddings() or getattr(model, SCORE_HEAD, None))
@@ -145,7 +145,7 @@ def _find_prefixes(model: Any) -> tuple[str, str, str]:
 
 
 def classify_part(name: str, decoder: str, head: str, embedding: str) -> ModelPart:
-    """Return the part of the model that a parameter or module with this path belongs to."""
+    """Return the part of the model that a parameter or module belongs to, given its path and the paths of the parts."""
     if embedding and _is_inside(name, embedding):
         return "embedding"
     if head and _is_inside(name, head):
@@ -156,14 +156,14 @@ def classify_part(name: str, decoder: str, head: str, embedding: str) -> ModelPa
 
 
 def is_expert(name: str, parameter: Any) -> bool:
-    """Return whether a parameter belongs to the routed experts of a mixture of experts."""
+    """Return whether a parameter belongs to the routed experts of a mixture-of-experts model."""
     path = name.split(".")
     return "experts" in path and not {"router", "gate"}.intersection(path[path.index("experts") + 1 : -2])
 
 
 def _count_linears(model: Any, decoder: str, head: str, embedding: str) -> Iterator[Linear]:
     counts: Counter[tuple[str, int, int, ModelPart, int]] = Counter()
-    counted_tables: set[int] = set()  # an encoder and its decoder share one table
+    counted_tables: set[int] = set()  # encoder and decoder may share an embedding
     for path, module in model.named_modules():
         part = classify_part(path, decoder, head, embedding)
         leaf = path.rsplit(".", 1)[-1]
@@ -182,7 +182,9 @@ def _count_linears(model: Any, decoder: str, head: str, embedding: str) -> Itera
             if parameter.dim() == 3:
                 experts, rows, columns = parameter.shape
                 counts[(name, rows, columns, part, experts)] += 1
-            elif parameter.dim() == 2 and hasattr(module, "moe_num_experts"):  # DBRX stacks them in the first dimension
+            elif parameter.dim() == 2 and hasattr(
+                module, "moe_num_experts"
+            ):  # DBRX stacks the experts in the first dimension
                 experts = module.moe_num_experts
                 counts[(name, parameter.shape[0] // experts, parameter.shape[1], part, experts)] += 1
     for (name, inputs, outputs, part, experts), count in counts.items():
@@ -190,7 +192,7 @@ def _count_linears(model: Any, decoder: str, head: str, embedding: str) -> Itera
 
 
 def _name_leaf(path: str, leaf: str) -> str:
-    """Return the leaf, or the last name above it if a Sequential only numbers its modules."""
+    """Return the last name of a path that is not a number, because a Sequential only numbers its modules."""
     while leaf.isdigit() and "." in path:
         path = path.rsplit(".", 1)[0]
         leaf = path.rsplit(".", 1)[-1]
@@ -198,7 +200,7 @@ def _name_leaf(path: str, leaf: str) -> str:
 
 
 def _find_blocks(decoder: Any) -> Any:
-    """Return the decoder's blocks; raise LookupError if none of the usual attributes holds them."""
+    """Return the list of the decoder's blocks; raise LookupError if none of the usual attributes holds it."""
     for owner in (decoder, *(getattr(decoder, name, None) for name in WRAPPERS)):
         for name in BLOCKS:
             blocks = getattr(owner, name, None)

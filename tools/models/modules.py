@@ -24,11 +24,11 @@ from tools.models.measure import build_model, list_matrices
 PATH: Final = Path(FILE)
 
 Paths = dict[str, set[str]]
-"""`model_type` -> the paths of the decoder, the embedding and the head."""
+"""`model_type` -> paths of the matrices in the decoder, the embedding and the head."""
 
 
 def collect_paths() -> Paths:
-    """Return the paths of every `model_type` that transformers has a class for."""
+    """Return the paths of the matrices for every catalogued `model_type` that needs no remote code."""
     paths_by_type: Paths = {}
     for config in _find_smallest():
         paths = paths_by_type.setdefault(config["model_type"], set())
@@ -39,9 +39,9 @@ def collect_paths() -> Paths:
 
 
 def _find_smallest() -> Iterator[Mapping[str, Any]]:
-    """Yield the smallest configuration of each `model_type` and set of names.
+    """Yield the configuration of the smallest model for each `model_type` and set of matrix names.
 
-    Models that need a repository's own code are left out.
+    Models that need remote code are left out.
     """
     smallest: dict[Any, tuple[int, Mapping[str, Any]]] = {}
     for file, models in load_sources().items():
@@ -58,7 +58,7 @@ def _find_smallest() -> Iterator[Mapping[str, Any]]:
 
 
 def format_paths(paths_by_type: Paths) -> str:
-    """Return the text of the file, one `model_type` per line."""
+    """Return the text of the file, with one `model_type` per line."""
     rows = [f"{json.dumps(family)}: {json.dumps(sorted(paths))}" for family, paths in sorted(paths_by_type.items())]
     source = f"transformers {transformers.__version__}, built on the meta device; python -m tools.models.modules"
     return f'{{\n"source": {json.dumps(source)},\n"families": {{\n' + ",\n".join(rows) + "\n}\n}\n"

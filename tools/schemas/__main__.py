@@ -28,11 +28,11 @@ class Package(Frozen):
     name: str
     module: str
     oldest: str
-    """First release that is read."""
+    """Oldest release to read."""
     wheels: bool = True
-    """The project publishes wheels (for a source archive, pip runs its `setup.py`)."""
+    """True if the project publishes wheels; for a source archive, pip runs the archive's `setup.py`."""
     minors: bool = False
-    """Read only the first release of each minor version, and the newest release."""
+    """True to only read the first release of each minor version, and the newest release."""
 
 
 # The first package is the framework itself.
@@ -57,11 +57,11 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
 
 
 NOT_COPIED: Final = ("accelerate", "deepspeed", "transformers")
-"""Frameworks whose vendored copies cfglint does not read, so it is shipped without their readers."""
+"""Frameworks whose vendored copies cfglint does not read, so their readers are not shipped with it."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Update a schema file; return 0 if it is up to date, changed or not, and 1 if a release cannot be read."""
+    """Update a schema file; return 0 if it is now up to date, or 1 if a release or a patch cannot be read."""
     options = _build_parser().parse_args(words)
     packages = {package.name: package for package in FRAMEWORKS[options.framework]}
     package = packages[options.package] if options.package else next(iter(packages.values()))
@@ -138,7 +138,7 @@ def _fetch_trees(
 
 
 def choose_releases(package: Package, available_releases: list[str]) -> list[str]:
-    """Return the releases of a package that its vocabulary covers, from all available ones, oldest first."""
+    """Return the releases that a package's vocabulary covers, oldest first; with `minors`, a selection."""
     supported = [release for release in available_releases if parse_release(release) >= parse_release(package.oldest)]
     if not package.minors:
         return supported

@@ -20,14 +20,14 @@ from cfglint_train.frameworks.lens import format_route
 from cfglint_train.frameworks.registry import list_frameworks
 
 Keys = Mapping[str, Mapping[str, Any]]
-"""Name -> JSON Schema of the key's values."""
+"""Dotted key -> JSON Schema of its values."""
 
 MAX_ROWS: Final = 200
-"""Number of keys that one list shows; a pull request has room for 65,536 characters."""
+"""Maximum number of keys in a list; a pull request's text is limited to 65,536 characters."""
 
 
 def list_keys(vocabulary: Vocabulary) -> Keys:
-    """Return the keys of the newest release, of all entry points."""
+    """Return the keys that the newest release accepts, over all entry points."""
     release = vocabulary.newest
     return {
         ".".join(map(str, fact.route)): fact.get_schema(release)
@@ -37,7 +37,7 @@ def list_keys(vocabulary: Vocabulary) -> Keys:
 
 
 def list_readers(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the plan fields that lenses read from each key of a vocabulary."""
+    """Return the plan fields that lenses read from each key of a vocabulary, by dotted key."""
     fields_by_key: dict[str, set[str]] = {}
     for manifest in list_frameworks().values():
         if manifest.vocabulary == name:
@@ -49,7 +49,7 @@ def list_readers(name: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def format_changes(name: str, before: Vocabulary, after: Vocabulary) -> Iterator[str]:
-    """Yield the lines of the list in Markdown."""
+    """Yield the Markdown lines of the changes between two versions of a vocabulary."""
     old, new, read = list_keys(before), list_keys(after), list_readers(name)
     releases = [release for release in after.releases if release not in before.releases]
     yield f"{name} {before.newest} to {after.newest}; new releases: {', '.join(releases) or 'none'}."
@@ -90,7 +90,7 @@ def _format_value(schema: Mapping[str, Any], word: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the list."""
+    """Print the changes since an earlier schema file, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.schemas.changes", description=__doc__)
     parser.add_argument("name", help="the vocabulary, such as axolotl")
     parser.add_argument("before", type=Path, help="the schema file as it was")

@@ -1,4 +1,4 @@
-"""Releases on PyPI: downloaded with pip, opened as source trees, never installed or imported."""
+"""Releases on PyPI: download them with pip and open them as source trees, without installing or importing them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SDIST: Final = (("--no-binary=:all:",),)
 
 
 class FetchError(Exception):
-    """A release that could not be fetched, or an archive without the expected package."""
+    """Error for a release that cannot be fetched, or an archive without the expected package."""
 
 
 def list_releases(package: str) -> list[str]:
-    """Return every release of a package that pip lists, oldest first; raise FetchError if pip fails."""
+    """Return every release of a package that pip lists, oldest first; raise FetchError if pip lists none."""
     answer = _run_pip("index", "versions", package, "--python-version=3.13")
     if answer.returncode:
         answer = _run_pip("index", "versions", package)
@@ -39,8 +39,8 @@ def list_releases(package: str) -> list[str]:
 def fetch_tree(package: str, release: str, cache: Path, module: str, wheels: bool = True) -> SourceTree:
     """Return a release's source from `cache` or from PyPI; `module` is its import name.
 
-    Set `wheels` if the project publishes wheels. If it publishes only source archives, pip runs the archive's own
-    `setup.py` to learn its metadata. Raises FetchError if no archive of the release is available.
+    With `wheels`, try wheels before the source archive. For a source archive, pip runs the archive's `setup.py` to read
+    its metadata. Raises FetchError if no archive of the release is available.
     """
     folder = cache / f"{package}-{release}"
     if not (folder.is_dir() and any(folder.iterdir())):
@@ -67,7 +67,7 @@ def _run_pip(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def open_tree(path: Path, package: str, release: str, module: str) -> SourceTree:
-    """Return the Python files of a folder, a wheel or a source archive, with paths from the import root.
+    """Return the Python files of `module` in a folder, a wheel or a source archive, with paths from the import root.
 
     Raises FetchError if `module` is missing.
     """

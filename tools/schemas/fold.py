@@ -1,7 +1,6 @@
-"""Fold many tables into one schema that states the first and last release of every fact.
+"""Fold the tables of many releases into one schema that states the first and last release of every fact.
 
-Folding loses nothing: `unfold` restores the tables, so that a release can be read again or added without fetching the
-others.
+Folding is lossless: `unfold` restores the tables, so a release can be added or read again without fetching the others.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from cfglint_train.foundation.versions import parse_release
 Json = dict[str, Any]
 
 ANNOTATIONS: Final = frozenset(("x-releases", "x-status", "x-also"))
-"""Keywords of a key that do not belong to its schema at the newest release."""
+"""Keywords of a key that are not part of its JSON Schema at the newest release."""
 
 Tables = dict[str, dict[str, ReleaseTable]]
 """Package -> release -> table. The first package is the framework itself."""
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Return whether two facts are equal as JSON; 1, 1.0 and true differ."""
+    """Return whether two facts have the same JSON text, so that 1, 1.0 and true differ."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def fold(tables: Tables, title: str) -> Json:
-    """Return one schema of all releases."""
+    """Return one schema for all releases; `title` is the framework."""
     main = next(iter(tables))
     releases = {package: sorted(by_release, key=parse_release) for package, by_release in tables.items()}
     names = sorted(
@@ -95,7 +94,7 @@ def _build_facts(key: TableKey) -> Json:
 
 
 def _build_spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
-    """Return the spans of releases with equal facts; a span that includes the newest release has no `last`."""
+    """Return the spans of consecutive releases with equal facts; a span up to the newest release has no `last`."""
     spans: list[Json] = []
     previous: str | None = None
     for release in releases:
@@ -112,12 +111,15 @@ def _build_spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
 
 
 def _add_package(spans: list[Json], package: str, tables: Tables) -> list[Json]:
-    """Add the package to spans, unless it is the framework itself."""
+    """Return spans with their package, which is left out for the framework's own package."""
     return spans if package == next(iter(tables)) else [{"package": package, **span} for span in spans]
 
 
 def _fold_key(spans: list[Json]) -> Json:
-    """Return a key with the schema of its newest span; `x-releases` has the other spans' differences."""
+    """Return a key with the schema of its newest span; in `x-releases`, spans state a schema only if it differs.
+
+    Spans of the framework itself take precedence over those of other packages.
+    """
     main_spans = [span for span in spans if "package" not in span]
     newest = (main_spans or spans)[-1]["schema"]
     return {
@@ -130,7 +132,7 @@ def _fold_key(spans: list[Json]) -> Json:
 
 
 def unfold(schema: Json) -> Tables:
-    """Return the tables that a schema was folded from, without the additions of patches."""
+    """Return the tables that a schema was folded from, without keys and statuses that patches added."""
     releases: dict[str, list[str]] = schema["x-packages"]
     main = next(iter(releases))
     definitions: dict[str, dict[str, dict[str, tuple[dict[str, TableKey], str]]]] = {

@@ -1,14 +1,14 @@
-"""Patches for facts that the frameworks' definitions do not state: renames, effects, keys that are never read.
+"""Patches with facts that a framework's definitions do not state: renames, effects, keys that are never read.
 
-They are in `patches/<framework>.json`. Every item names its `source`, which stays in the patch file. `with` names
-further patch files to apply.
+The patches are in `patches/<framework>.json`. Every item names its `source`, which is not copied to the schema. `with`
+names further patch files to apply.
 
 - `broken`: releases on PyPI that cannot be read, with the reason.
 - `keys`: keys that no definition declares (code reads them from a plain mapping), with `schema`, `since`, `last`.
-- `also`: schema keywords that a definition does not state, added to those that it states.
+- `also`: schema keywords to add to the schema that a definition states for a key.
 - `prefixes`: definitions whose keys may have a prefix that the framework strips.
-- `chosen`: definitions of a list's items that another key selects.
-- `status`: effect on a key from `since` to `last`; see `docs/schemas.md` for the words.
+- `chosen`: definitions of a list's items that the value of another key selects.
+- `status`: the status of a key from `since` to `last`; `docs/schemas.md` explains the words.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _STATUS_WORDS: Final = ("kind", "package", "since", "last", "to", "also", "cases
 
 
 class PatchError(Exception):
-    """A patch that names something the schema lacks, or that no reader understands."""
+    """Error for a patch that is incomplete, names an unknown definition, key, kind or effect, or is superfluous."""
 
 
 def load_patches(framework: str) -> Json:
-    """Return a framework's patches, or an empty mapping if it has no patch file."""
+    """Return a framework's patches with those of the files in `with`, or an empty mapping if it has no patch file."""
     path = FOLDER / f"{framework}.json"
     if not path.exists():
         return {}
@@ -43,7 +43,7 @@ def load_patches(framework: str) -> Json:
 
 
 def apply_patches(schema: Json, patches: Json) -> Json:
-    """Apply patches to a freshly folded schema and return it; raise PatchError for an invalid patch."""
+    """Add patches to a freshly folded schema in place and return it; raise PatchError for an invalid patch."""
     for item in patches.get("keys", ()):
         _require_words(item, "source")
         for definition, key in _find_targets(schema, item):
@@ -102,7 +102,7 @@ def _find_key(schema: Json, definition: str, key: str) -> Json:
 
 
 def _find_targets(schema: Json, item: Json) -> Iterator[tuple[str, str]]:
-    """Yield definition and key of each of an item's `keys`: `"Definition/key"`."""
+    """Yield the definition and the key of each target in an item's `keys`, written as `Definition/key`."""
     for target in item["keys"]:
         definition, _, key = target.partition("/")
         if definition not in schema["$defs"] or not key:

@@ -1,13 +1,13 @@
 """Fit of the residual intervals: errors of published rows by kind of job.
 
 A row counts if it states torch's allocated counter at the peak of training, in an unambiguous unit, and is graded exact
-or good. The reserved counter has the allocator's own coefficients. A group is a set-up. All groups have the same
-weight, however many rows they have.
+or good. Rows that state the reserved counter are left out, because the allocator has its own coefficients. The rows of
+one set-up form a group. All groups have the same weight, however many rows they have.
 
 A kind with at least three groups from at least two frameworks has its own interval: the range of the residuals without
-the outer tenth on each side, widened by 1 / number of groups because the next set-up is not among them. Other kinds use
-the interval of the next wider kind (`comparable.list_classes`), because rows of one framework are weak evidence for the
-jobs of another. A tenth is the largest tail that keeps nine of ten rows inside when each group is left out in turn
+the outer tenth on each side, widened by 1 / number of groups to allow for set-ups that were not measured. Other kinds
+use the interval of the next wider kind (`comparable.list_classes`), because rows of one framework are weak evidence for
+the jobs of another. A tenth is the largest tail that keeps nine of ten rows inside when each group is left out in turn
 (`compare_leave_one_out`).
 """
 
@@ -68,7 +68,7 @@ def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
 
 
 def _find_edge(weighted_values: Sequence[tuple[float, float]]) -> float:
-    """Return the first value at which the cumulated weight exceeds the tail's share.
+    """Return the first value at which the cumulative weight exceeds the tail's share.
 
     `weighted_values` are pairs of value and weight, ordered from the outside in.
     """
@@ -86,7 +86,8 @@ def compare_leave_one_out(rows: Sequence[Row | Unreadable]) -> Iterator[Comparis
     groups = dict.fromkeys(row.group for row in compared if is_fit_evidence(row))
     residuals_without = {group: fit_residuals(row for row in compared if row.group != group) for group in groups}
     for row, comparison in zip(rows, compared):
-        if comparison.group in residuals_without:  # the readings of a figure depend on other rows of its source
+        if comparison.group in residuals_without:
+            # Keep the original reading of the figure: it depends on other rows of the same source.
             refitted = next(compare([row], residuals_without[comparison.group]))
             comparison = refitted._replace(measured=comparison.measured, smaller=comparison.smaller)
         yield comparison

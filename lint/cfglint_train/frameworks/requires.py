@@ -21,7 +21,7 @@ class PackageRequirements(Frozen):
     extras: Mapping[str, Constraint]
     """Packages that the extras of the release install."""
     newest: Mapping[str, str] = {}
-    """Newest release in each package's range, in some rows as of the day of the framework's release."""
+    """Newest release in each package's range; some rows state it as of the framework's release date."""
 
     def can_install(self, package: str, release: str) -> bool:
         """Return whether the requirements allow a release of a package; true if they do not name the package."""
@@ -33,8 +33,8 @@ class PackageRequirements(Frozen):
         """Releases that are installed with the framework: the pinned release, or the newest in a package's range.
 
         The newest release is the upper bound of the range for a package with a vocabulary, or else the release in
-        `newest`. Other packages with a range (vLLM) are left out: they are usually installed before, at any release in
-        the range.
+        `newest`. Other packages with a range (vLLM) are left out: they are usually installed beforehand, at any release
+        in the range.
         """
         releases = dict(self.newest)
         for package, constraint in {**self.extras, **self.required}.items():
@@ -65,7 +65,7 @@ def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Map
 def _load_table(framework: str) -> Mapping[str, Any]:
     """Return the tables of a framework; a row is a release with its requirements, valid until the next row.
 
-    `rows` state the requirements of a release and of its extras, `newest` the newest releases of ranges.
+    `rows` states the requirements of a release and its extras; `newest` states the newest release in each range.
     """
     manifest = list_frameworks()[framework]
     path = os.path.join(

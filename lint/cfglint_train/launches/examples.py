@@ -56,7 +56,7 @@ def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[st
     """Yield the commands in a Python program, Makefile, justfile or YAML job as shell scripts."""
     name = os.path.basename(path)
     if path.endswith(".py"):
-        from cfglint_train.launches.python_launches import extract_commands  # Few programs start others.
+        from cfglint_train.launches.python_launches import extract_commands  # lazy: few programs start others
 
         yield extract_commands(text)
     elif is_makefile(path):
@@ -73,7 +73,7 @@ def is_job(path: str) -> bool:
 
 
 def extract_docstring_commands(script: PythonScript) -> bytes:
-    """Return the commands in the docstring of a script at their lines in the file, or empty bytes."""
+    """Return the commands in the docstring of a script, on their original lines, or empty bytes."""
     import ast
 
     if ast.get_docstring(script.module, clean=False) is None:
@@ -103,7 +103,7 @@ def _extract_fenced(text: str) -> Iterator[str]:
 
 
 def _blank_outside(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return a text with everything outside `spans` blanked, and prompts and `exit` replaced inside them."""
+    """Return the text with everything outside `spans` blanked, and prompts and `exit` replaced inside them."""
     parts, end = [], 0
     for start, stop in spans:
         parts += [_blank_text(text[end:start]), _replace_exits(_PROMPT.sub(r"\1  ", text[start:stop]))]

@@ -48,8 +48,8 @@ def _choose_uncompiled(
 def _choose_for_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
     """Return sdpa's kernel for 32-bit queries without padding, and `Mode.sequence`.
 
-    torch's flash and cuDNN kernels accept only 16 bits, and its memory-efficient kernel accepts no grouped queries
-    (sdp_utils.cpp, `can_use_flash_attention`, `can_use_cudnn_attention`, `can_use_mem_efficient_attention`).
+    torch's flash and cuDNN kernels accept only 16-bit inputs, and its memory-efficient kernel does not support grouped
+    queries (sdp_utils.cpp, `can_use_flash_attention`, `can_use_cudnn_attention`, `can_use_mem_efficient_attention`).
     transformers repeats keys and values if there is a mask (a window), and otherwise leaves that to torch
     (`use_gqa_in_sdpa`). Measured: precision-1b-fp32 and precision-1b-fp32-1024x1.
     """

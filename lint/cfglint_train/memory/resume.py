@@ -1,4 +1,4 @@
-"""Host memory of loading a checkpoint before the first step, in bytes of the worst node.
+"""Host memory needed to load a checkpoint before the first step, in bytes on the worst node.
 
 Sources: transformers 5.23.0 (trainer.py, `_load_optimizer_and_scheduler`), deepspeed 0.19.8 (engine.py,
 `load_checkpoint`), accelerate 1.15.0 (utils/fsdp_utils.py), ai2-olmo 0.6.0 (checkpoint.py, `restore_checkpoint`);
@@ -24,10 +24,10 @@ class Resume(Frozen):
 
 
 def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
-    """Return the host memory of loading a checkpoint with its optimizer, or None if there is none to estimate.
+    """Return the host memory needed to load a checkpoint with its optimizer, or None if there is nothing to estimate.
 
-    That is, no checkpoint or no optimizer state is loaded, the states are loaded directly onto the GPUs, or it is not
-    known how they are loaded.
+    There is nothing to estimate if no checkpoint or no optimizer state is loaded, if the states are loaded directly
+    onto the GPUs, or if it is unknown how they are loaded.
     """
     ranks, formats = setup.ranks, setup.formats
     checkpoint = plan.checkpoint
@@ -66,7 +66,7 @@ def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
 def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:
     """Return the cost for OLMo under DDP: every rank holds all weights while it reads all states (`FullCheckpointer`).
 
-    Return None under FSDP, because the cost then depends on the kind of the loaded checkpoint.
+    Return None under FSDP, because the cost then depends on the kind of checkpoint.
     """
     if plan.parallel.strategy != "ddp":
         return None
@@ -77,7 +77,7 @@ def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:
 
 
 def count_readers(setup: Setup) -> int:
-    """Return the number of ranks on a node that read the whole weights.
+    """Return the number of ranks on a node that read all the weights.
 
     Under FSDP1 all ranks do, unless adapters are trained; rank 0 alone reads the states. Under FSDP2
     rank 0 alone reads both.

@@ -104,7 +104,7 @@ def has_whole_fp32_gradients(setup: Setup) -> bool:
 
 
 def _compute_accumulated(setup: Setup) -> float:
-    """Return the bytes of gradients that exist already when the last micro batch starts."""
+    """Return the bytes of gradients that already exist when the last micro batch starts."""
     ranks, weights, formats = setup.ranks, setup.weights, setup.formats
     trained = weights.trained * weights.active
     if setup.optimizer.updates == "within":
@@ -116,7 +116,7 @@ def _compute_accumulated(setup: Setup) -> float:
     if setup.batch.accumulation == 1:
         return 0.0
     if ranks.strategy in FSDP and setup.sharding.defers_reduction:
-        # FSDP2 keeps them in the format of the reduction (_fsdp_param.py, to_accumulated_grad_if_needed).
+        # FSDP2 keeps unreduced gradients in the reduce dtype (_fsdp_param.py, to_accumulated_grad_if_needed).
         return (
             weights.computed
             * weights.active
@@ -140,7 +140,7 @@ def compute_new_gradients(setup: Setup) -> float:
         return trained * formats.gradient
     if ranks.zero_stage == 3 or (setup.offload.optimizer and ranks.zero_stage):
         return 0.0
-    if ranks.zero_stage == 1:  # the rank's partition, copied from the whole gradients
+    if ranks.zero_stage == 1:  # the rank's partition, copied from the full gradients
         return trained * formats.gradient / ranks.optimizer_shards
     if ranks.zero_stage == 2:
         # Reduced gradients wait in the model's format until they are added to the fp32 gradients.

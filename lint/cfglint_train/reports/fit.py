@@ -56,8 +56,8 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         yield from _render_alternatives(alternatives.alternatives, style)
     yield ""
     if solution is not None:
-        # As with --fix, an assumed release does not count, because the change has the same effect at every release at
-        # which the run does not fit.
+        # As with --fix, an assumed release is not counted as an assumption: the change has the same effect in every
+        # release in which the run does not fit.
         has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
         yield from _render_solution(solution, has_assumptions)
     elif not alternatives.lacks_room:
@@ -153,7 +153,7 @@ def render_json(runs: Sequence[Alternatives]) -> Iterator[str]:
 
 
 def build_document(runs: Sequence[Alternatives]) -> dict[str, Any]:
-    """Return the report as plain values; sizes are in bytes, slowdowns are factors on the time per step."""
+    """Return the report as plain values; sizes are in bytes, slowdowns multiply the time per step."""
     return {"version": VERSION, "runs": [convert_record(build_fit(alternatives)) for alternatives in runs]}
 
 

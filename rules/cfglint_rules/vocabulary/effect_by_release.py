@@ -1,8 +1,8 @@
 """Effects by release: the effect of a key or value for every candidate release, and its severity.
 
-An error requires that all candidate releases reject it. If they differ, the effective release decides, which a fresh
-installation gets: if it accepts the setting, the report is an info; if it rejects or ignores it, a warning that names
-the releases.
+A finding is an error only if all candidate releases reject the setting. If the releases differ, the effective release
+decides, because a fresh installation gets it: the finding is an info if that release accepts the setting, and a warning
+that names the releases if it rejects or ignores the setting.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _EFFECT_PHRASES: Final = {
 
 
 class EffectByRelease(Frozen):
-    """Effects for a range of releases."""
+    """Effects of a key or value for a range of candidate releases."""
 
     spans: tuple[tuple[str, tuple[str, ...]], ...]
-    """Effect and releases, in release order; adjacent effects differ."""
+    """Effects with their releases, oldest first; adjacent effects differ."""
     candidates: PossibleReleases
 
     @property
     def effects(self) -> frozenset[str]:
-        """Distinct effects."""
+        """Set of the effects, without releases."""
         return frozenset(effect for effect, _ in self.spans)
 
     @property
@@ -62,7 +62,7 @@ class EffectByRelease(Frozen):
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
-        """Releases that a finding about it rests on."""
+        """Ground for a finding: the candidate releases, or nothing if a release is stated."""
         return build_release_grounds(self.candidates, self.is_uniform and not self.candidates.is_too_old)
 
     @property
@@ -72,14 +72,18 @@ class EffectByRelease(Frozen):
         return next((effect for effect, releases in self.spans if chosen in releases), self.spans[-1][0])
 
     def limit_severity(self, severity: Severity) -> Severity:
-        """Return the severity after taking all candidate releases into account."""
+        """Return the severity of a finding, lowered if not all candidate releases agree.
+
+        It is info if the effective release accepts the setting. An error becomes a warning unless all candidates reject
+        the setting and none may be older than all known releases.
+        """
         if self.current_effect in (ACCEPTED, "mapped"):
             return "info"
-        is_certain = self.effects == {REFUSED} and not self.candidates.is_too_old  # earlier ones may accept it
+        is_certain = self.effects == {REFUSED} and not self.candidates.is_too_old  # older releases may accept it
         return "warning" if severity == "error" and not is_certain else severity
 
     def describe(self) -> str:
-        """Return `it is refused since 0.17.1, silently ignored before`; the newest releases come first."""
+        """Describe the effects, newest releases first: `it is refused since 0.17.1, silently ignored before`."""
         (effect, releases), *older = reversed(self.spans)
         if not older:
             return f"it is {_EFFECT_PHRASES[effect]}"
@@ -91,7 +95,7 @@ class EffectByRelease(Frozen):
 
 
 def compute_effects(candidates: PossibleReleases, find_effect: Callable[[str], str]) -> EffectByRelease:
-    """Return the effects for the candidate releases."""
+    """Return the effects for the candidate releases; `find_effect` returns the effect at a release."""
     grouped = groupby(candidates.releases, key=find_effect)
     return EffectByRelease(tuple([(effect, tuple(span)) for effect, span in grouped]), candidates)
 
@@ -104,7 +108,7 @@ def build_setting_ground(name: str, value: Any, assumption: str) -> Ground:
 
 
 def build_release_grounds(candidates: PossibleReleases, is_uniform: bool) -> tuple[Ground, ...]:
-    """Return the candidate releases as a ground: assumed if their effects differ, none if a release is stated."""
+    """Return the candidate releases as a ground, assumed unless they agree; nothing if a release is stated."""
     if candidates.is_stated:
         return ()
     first, last = candidates.releases[0], candidates.releases[-1]
@@ -120,7 +124,7 @@ def build_release_grounds(candidates: PossibleReleases, is_uniform: bool) -> tup
 def find_candidate_releases(config: Config, package: str | None = None) -> PossibleReleases:
     """Return the candidate releases of a config's framework, or of another package.
 
-    A copy of the framework in the repository counts as one release, because its vocabulary is always the same.
+    A copy of the framework in the repository counts as a single release, because its vocabulary does not vary.
     """
     framework_package = frameworks.load(config.framework).manifest.package
     if config.evidence.vocabulary is not None and package in (None, framework_package):
@@ -136,7 +140,7 @@ def find_candidate_releases(config: Config, package: str | None = None) -> Possi
 
 
 def find_effects(occurrence: KeyOccurrence) -> EffectByRelease:
-    """Return the effects of a key for every candidate release."""
+    """Return the effects of a key for every candidate release; cached in the config."""
     cache, key = occurrence.config.compute_once(_create_cache), (occurrence.route, id(occurrence.entry))
     if key not in cache:
         candidates = find_candidate_releases(occurrence.config, find_deciding_package(occurrence))
@@ -145,14 +149,14 @@ def find_effects(occurrence: KeyOccurrence) -> EffectByRelease:
 
 
 def _create_cache(_: Config) -> dict[tuple[Route, int], EffectByRelease]:
-    """Return the (initially empty) cache of a config's effects, by route and entry."""
+    """Return a new cache for the effects of a config's keys, by route and entry."""
     return {}
 
 
 def find_unknown_key_effects(occurrence: KeyOccurrence) -> EffectByRelease | None:
-    """Return the effects of an unknown key for the candidates that show it, or None if the effective release does not.
+    """Return the effects of an unknown key for the releases that do not accept it, or None if the effective one does.
 
-    A section whose keys are unknown at a release shows nothing.
+    A release that accepts any key in the section says nothing about the key and is left out.
     """
     effects = find_effects(occurrence)
     if effects.current_effect == ACCEPTED:
@@ -161,7 +165,7 @@ def find_unknown_key_effects(occurrence: KeyOccurrence) -> EffectByRelease | Non
 
 
 def find_fact(occurrence: KeyOccurrence, release: str, route: Route | None = None) -> KeyFact | None:
-    """Return the fact about a key, or about `route`, for a release of the package that decides about the key."""
+    """Return the fact about a key (or about `route`) at a release of the package that defines the key."""
     config, framework_vocabulary, package = (
         occurrence.config,
         get_vocabulary(occurrence.config),
@@ -177,7 +181,7 @@ def find_fact(occurrence: KeyOccurrence, release: str, route: Route | None = Non
 
 
 def find_deciding_package(occurrence: KeyOccurrence) -> str | None:
-    """Return the secondary package whose release decides whether a key exists, or None for the framework's own."""
+    """Return the secondary package if its release decides whether a key exists, or None if the framework's does."""
     keys = get_checked_keys(occurrence.config)
     secondary = None if keys is None else keys.manifest.companion_package
     is_from_secondary = secondary is not None and occurrence.fact is not None and occurrence.fact.package == secondary
@@ -206,9 +210,9 @@ def _find_effect(occurrence: KeyOccurrence, release: str) -> str:
 
 
 def is_true_for_all_releases(occurrence: KeyOccurrence, test: Callable[[str], bool]) -> bool:
-    """Return whether a test holds for every candidate release of the package that decides about a key.
+    """Return whether a test holds for every candidate release of the package that defines a key.
 
-    Always False if the release may be older than all known ones.
+    Return False if the release may be older than all known ones.
     """
     candidates = find_candidate_releases(occurrence.config, find_deciding_package(occurrence))
     return not candidates.is_too_old and all(test(release) for release in candidates.releases)

@@ -1,4 +1,4 @@
-"""Configs of possible forks: one info for all keys and words that upstream rejects."""
+"""Configs of possible forks: a single info for all keys and enumeration values that upstream rejects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.frameworks.lens import Config
 
 
 def report_foreign_keys(config: Config, evidence: ForkEvidence) -> Iterator[Report]:
-    """Yield one report for all keys and words that upstream rejects; none if it accepts them all."""
+    """Yield one report for all keys and enumeration values that upstream rejects; none if it accepts them all."""
     foreign = (key for key in _list_foreign_keys(config) if not evidence.is_about(str(key.route[-1])))
     occurrences = sorted(foreign, key=lambda occurrence: occurrence.place.span.start)
     if not occurrences:

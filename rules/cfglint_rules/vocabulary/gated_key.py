@@ -21,11 +21,15 @@ without `quantization_bit` quantizes nothing: the weights are loaded in 16 bits.
 Adding the Liger or Cut Cross-Entropy plugin is safe: the result is the same up to rounding. The plugin's package must
 be installed. Any other plugin changes the training, so adding it is unsafe. Setting `quantization_bit` is unsafe too.
 
-The fix is only shown if axolotl would reject the key once it works, or if a second kernel would replace the same loss.
+The fix is shown but not applied if axolotl would reject the key once the plugin is loaded. The same applies if two
+kernels would then replace the same loss.
 
 ## When it does not apply
-Keys that are off are not reported. Nor are keys of plugins outside axolotl, which cfglint does not know, or keys that
-the framework rejects together with the setting they need (KEY006).
+A key of a missing plugin that is off is only an info. A LLaMA-Factory key that is off or equals the default is not
+reported.
+
+Keys of plugins outside axolotl are not reported, because cfglint does not know them. Combinations that the framework
+rejects are left to KEY006, combinations that it ignores to KEY005.
 
 ## References
 docs/schemas.md; axolotl 0.18.0 `integrations/config.py` (merge_input_args); LLaMA-Factory 0.9.5 `hparams/`.
@@ -56,7 +60,7 @@ RULE: Final = Rule("KEY003", "gated-key", "warning", scope="config", fix="safe",
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Yield a report for every key that has no effect because a plugin or flag is missing."""
+    """Yield a report for every key that has no effect because a plugin or another setting is missing."""
     without_setting: list[tuple[KeyOccurrence, Status]] = []
     for verdict in list_verdicts(config, "gated"):
         occurrence, status = verdict.occurrence, verdict.status
@@ -74,7 +78,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _report_missing_plugin(occurrence: KeyOccurrence, status: Status) -> Report:
-    """Return the report on a key of a plugin that is not loaded."""
+    """Return the report on a key whose plugin is not loaded."""
     outcome, is_on = find_effects(occurrence), _is_on(occurrence.value)
     plugin_names = " or ".join(f"`{plugin.rpartition('.')[2]}`" for plugin in status.plugins[:2])
     fix = _build_plugin_fix(occurrence, status) if is_on else None
@@ -93,13 +97,13 @@ def _report_missing_plugin(occurrence: KeyOccurrence, status: Status) -> Report:
 
 
 def _has_same_plugins(occurrence: KeyOccurrence, status: Status, release: str) -> bool:
-    """Return whether a release has the key with the same plugins."""
+    """Return whether a release has the key and requires the same plugins for it."""
     fact = find_fact(occurrence, release)
     return fact is not None and fact.resolve_status().plugins == status.plugins
 
 
 def _is_default(occurrence: KeyOccurrence) -> bool:
-    """Return whether the value is the framework's default."""
+    """Return whether the value equals the framework's default."""
     return occurrence.fact is not None and occurrence.value == occurrence.fact.get_schema().get("default")
 
 
@@ -108,7 +112,7 @@ def _is_on(value: Any) -> bool:
 
 
 def _build_plugin_fix(occurrence: KeyOccurrence, status: Status) -> Fix | None:
-    """Return the fix that adds the plugin to the list."""
+    """Return the fix that adds the plugin, or None if the launch sets the key or the plugin is ambiguous."""
     config, keys = occurrence.config, get_checked_keys(occurrence.config)
     rewrite = (
         None if keys is None or occurrence.is_overridden else keys.load_plugin(config, occurrence.route, status.plugins)
@@ -117,7 +121,7 @@ def _build_plugin_fix(occurrence: KeyOccurrence, status: Status) -> Fix | None:
 
 
 def _report_missing_setting(occurrence: KeyOccurrence, status: Status) -> Report:
-    """Return the report on a key that only has an effect together with another one."""
+    """Return the report on a key that has no effect without another setting."""
     needs = " and ".join(
         f"without `{format_route(split_route(name))}`"
         if value is True

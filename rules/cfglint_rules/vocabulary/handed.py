@@ -1,4 +1,4 @@
-"""Call arguments: check the settings that a script passes to another call than the main one."""
+"""Call arguments: check the settings that a script passes to calls other than the main one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
 
 UNKNOWN: Final = "unknown"
-"""Status of an argument that no release has."""
+"""Kind of status of an argument that no release has."""
 
 
 def report_removed(config: Config) -> Iterator[Report]:
-    """Yield a report for every argument that only other releases than the effective one accept."""
+    """Yield a report for every argument that the effective release rejects and another release accepts."""
     for argument, status, candidates in _list_refused_arguments(config):
         if status.kind != UNKNOWN:
             yield _build_report(config, argument, status, candidates)
@@ -62,9 +62,9 @@ def _list_refused_arguments(config: Config) -> Iterator[tuple[CallArgument, Stat
 
 
 def _find_candidates(config: Config, package: str, copy: str) -> PossibleReleases:
-    """Return the candidate releases of another package: its pin, else the known releases that the requirements allow.
+    """Return the candidate releases of another package: from its pin, else the known releases that requirements allow.
 
-    A copy has the same settings at every release, so the newest one is used.
+    The settings of a copy do not depend on the release, so a copy counts as the newest release, stated.
     """
     if copy:
         newest = load(package).newest
@@ -83,7 +83,7 @@ def _find_candidates(config: Config, package: str, copy: str) -> PossibleRelease
 
 
 def _is_older_than_vocabulary(candidates: PossibleReleases) -> bool:
-    """Return whether the package is older than all of its known releases."""
+    """Return whether the oldest candidate release is older than all known releases of the package."""
     return parse_release(candidates.releases[0]) < parse_release(load(candidates.package).releases[0])
 
 
@@ -119,7 +119,7 @@ def _build_report(config: Config, argument: CallArgument, status: Status, candid
 
 
 def _find_intended(config: Config, argument: CallArgument, candidates: PossibleReleases) -> Proposal | None:
-    """Return the argument that was probably intended instead of an unknown one, judging by name and value."""
+    """Return the argument that an unknown argument probably stands for, judging by name and value, or None."""
     from cfglint_rules.vocabulary.proposals import Proposal, find_proposals  # few scripts have an unknown argument
 
     call = argument.parameters
@@ -148,7 +148,7 @@ def _build_rename(
 
 
 def _is_accepted(config: Config, call: CallParameters, proposal: Proposal, release: str) -> bool:
-    """Return whether the call has the argument at a release and accepts the value."""
+    """Return whether the call has the proposed argument at a release and accepts the value for it."""
     fact, loader = (
         call.vocabulary.find_fact(proposal.route, release, call.context),
         frameworks.load(config.framework).loader,

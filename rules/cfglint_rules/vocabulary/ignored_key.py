@@ -1,15 +1,15 @@
 """KEY005 ignored-key: the framework accepts the key but ignores it.
 
 ## What it does
-Reports keys that the target release never reads, and keys that have no effect given the rest of the configuration.
-Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section that the Trainer
-does not pass on.
+Reports keys that the target release never reads, and keys that have no effect in combination with the rest of the
+configuration. Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section
+that the Trainer does not pass on.
 
-It is a warning if the run lacks something that you evidently wanted, otherwise an info.
+The finding is a warning if the run lacks something that you evidently wanted, otherwise an info.
 
 ## Why is this bad?
-The file says one thing and the run silently does another. Memory is not saved, or checkpoints are sharded although you
-asked for full ones.
+The file says one thing and the run silently does another. For example, memory is not saved, or checkpoints are sharded
+although you asked for full ones.
 
 ## Example
     # LLaMA-Factory
@@ -19,14 +19,15 @@ asked for full ones.
     disable_gradient_checkpointing: true
 
 ## Fix safety
-Unsafe: the fix either switches on what the key was meant to do, or removes the key.
+Unsafe: the fix either makes the setting take effect, which changes the run, or removes the key.
 
 ## When it does not apply
-Keys that need a plugin or another setting are reported as KEY003. If a script declares an option itself and no launch
-sets it, the option's default does not count as a stated setting.
+Keys that need a plugin or a method, stage or optimizer are reported as KEY003. Keys that are null or equal the
+framework's default are not reported as never read. If a script declares an option itself and no launch sets it, the
+option's default does not count as a stated setting.
 
 ## References
-docs/schemas.md; each entry names its source: `lint/cfglint_train/frameworks/*/idle.json`.
+docs/schemas.md. Each entry of `lint/cfglint_train/frameworks/*/idle.json` names its source.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocab
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every key that is never read and every idle entry that matches, for all configs of the run."""
+    """Yield a report for every matching entry of `idle.json` and every key that is never read, in all configs."""
     for config in run.configs:
         if get_checked_keys(config) is None:
             continue
@@ -72,14 +73,14 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:
-    """Return whether the ineffective setting is only a default of the script's own parser."""
+    """Return whether the first setting of a clause is only the default of an option that the script declares itself."""
     name = next(iter(clause.when))
     route = None if clause.each or name.startswith("@") else settings.find_route(name)
     return route is not None and is_parser_default(settings.config, route)
 
 
 def _report_unread(occurrence: KeyOccurrence, status: Status) -> Report:
-    """Return the report on a key that is never read; it names the key that is read instead, if there is one."""
+    """Return the report on a key that is never read, naming the key that is read instead if there is one."""
     config, target_release = occurrence.config, get_target_release(occurrence.config)
     replacement = split_route(status.new_names[0]) if len(status.new_names) == 1 else None
     reason = status.reason or (f"`{format_route(replacement)}` is used instead" if replacement else "no code reads it")

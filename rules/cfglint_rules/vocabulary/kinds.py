@@ -1,4 +1,4 @@
-"""List items of several kinds: find the kind as which a framework's reader reads an item."""
+"""Lists with items of several kinds: check whether an item is read as a kind that lacks one of its keys."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ IsAccepted = Callable[[Config, Mapping[str, Any], Any], bool]
 
 
 def is_read_as_another_kind(occurrence: KeyOccurrence, is_accepted: IsAccepted) -> bool:
-    """Return whether the list item that contains a key is read as another kind, which lacks the key.
+    """Return whether the list item that contains a key is read as another kind of item, which lacks the key.
 
-    pydantic tries all kinds of a union, so a single kind that drops unknown names and accepts all others is enough.
+    pydantic tries all members of a union, so it is enough that one kind drops unknown names and accepts all other keys.
     """
     framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
     item = config.get_value(*occurrence.route[:-1])
@@ -40,7 +40,7 @@ def is_read_as_another_kind(occurrence: KeyOccurrence, is_accepted: IsAccepted) 
 def _is_accepted_as_kind(
     facts: Mapping[str, KeyFact], item: Mapping[Any, Any], is_accepted: Callable[[Mapping[str, Any], Any], bool]
 ) -> bool:
-    """Return whether a kind accepts all values of an item, and no required setting is missing."""
+    """Return whether a kind accepts all values of an item and the item has every required key."""
     present = {name: fact for name, fact in facts.items() if fact.resolve_status().kind == "present"}
     if any("x-required" in fact.get_schema() and name not in item for name, fact in present.items()):
         return False

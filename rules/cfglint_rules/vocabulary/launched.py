@@ -1,4 +1,4 @@
-"""Launch settings: look up the settings that a launch passes in the framework's vocabulary."""
+"""Launch overrides: look up the settings that a launch passes in the framework's vocabulary."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ LaunchedKind = Literal["unknown", "gone", "unset", "taken"]
 
 
 class LaunchedSetting(Frozen):
-    """A setting passed by a launch."""
+    """A setting that a launch passes, with the verdict on it."""
 
     kind: LaunchedKind
-    """unknown: no release has it; gone: only other releases have it; unset: its section is unset in the file; taken: it
-    exists.
+    """Verdict. unknown: no release has the setting; gone: only other releases have it; unset: the file leaves its
+    section unset; taken: the setting exists.
     """
     name: str
-    """The setting, or the part of it that does not exist."""
+    """Name of the setting, or its leading part up to the first name that does not exist."""
     place: Place
     effects: EffectByRelease
     status: Status | None = None
     suggestion: str = ""
     """Probable correction of an unknown setting."""
     unset: str = ""
-    """Section that is unset."""
+    """Section that the file leaves unset, if the kind is unset."""
     value: Any = None
     fact: KeyFact | None = None
-    """Fact about a setting that exists."""
+    """Fact about the setting at the effective release, if it exists."""
     find_fact: Callable[[str], KeyFact | None] = lambda _: None
-    """Returns the fact for a release."""
+    """Lookup of the fact about the setting at a release; used if the setting exists."""
 
 
 def list_launched_settings(config: Config, kind: LaunchedKind) -> Iterator[LaunchedSetting]:
-    """Return the launch settings of a kind, each place once."""
+    """Return the launch settings of a kind, one per place."""
     return (setting for setting in config.compute_once(_judge_launched_settings) if setting.kind == kind)
 
 
@@ -65,7 +65,7 @@ def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
     ):
         return ()
     by_route: dict[Route, LaunchedSetting | None] = {}
-    """Cache by route, because several launches pass the same settings."""
+    """Verdicts by route, cached because several launches pass the same settings."""
     settings: dict[tuple[str, int], LaunchedSetting] = {}
     for route, override in config.launch_overrides:
         place = override.origin.place
@@ -84,10 +84,9 @@ def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
 
 
 def _judge_setting(config: Config, route: Route, option: LauncherOption, place: Place) -> LaunchedSetting | None:
-    """Return the judgement on a launch setting.
+    """Return the verdict on a launch setting, or None if there is none.
 
-    None if it cannot be judged: a candidate release accepts anything there, or the setting only has an effect together
-    with another one.
+    There is no verdict if a release accepts any name there, or if the setting depends on a plugin or another setting.
     """
     keys = frameworks.get_keys(config)
     assert keys is not None
@@ -113,7 +112,7 @@ def _judge_setting(config: Config, route: Route, option: LauncherOption, place: 
         if fact is not None and fact.resolve_status().kind == PRESENT:
             continue
         if fact is not None and fact.resolve_status().kind == "gated":
-            return None  # it exists, and another setting decides about its effect
+            return None  # the setting exists; a plugin or another setting decides whether it has an effect
         effects = compute_effects(candidates, partial(entry_vocabulary.find_effect, part))
         name = format_route(route[: len(route) - len(option.route) + depth])
         if fact is not None:
@@ -132,7 +131,7 @@ def _judge_setting(config: Config, route: Route, option: LauncherOption, place: 
 
 
 class _EntryVocabulary(Frozen):
-    """A vocabulary, seen from one of its entry points."""
+    """A vocabulary with the context of an entry point, for lookups of launch settings."""
 
     config: Config
     vocabulary: Vocabulary

@@ -1,4 +1,4 @@
-"""Misfits: find values that their keys do not accept, as the framework's own reader converts them."""
+"""Misfits: find values that their keys reject after the framework's own reader has converted them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from cfglint_train.mutations.mutations import get_mutations
 
 BY_TRAINER: Final = "x-trainer"
 REGISTRY: Final = "x-registry"
-"""Marks words that a release registers; later releases and users add their own."""
+"""Schema keyword of words that a release registers; later releases and users add further words."""
 _TEMPLATE_MARK: Final = r"\{\w+\}|\{\{[^{}]*\}\}"
 _MAX_SAMPLED_ITEMS: Final = 100
 _MAX_CACHED_CHARACTERS: Final = 40
 
 
 def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None:
-    """Return the schema of a key that rejects its value, or None if the value is accepted or either is unknown."""
+    """Return the schema that the value of a key violates, or None if the value is accepted, unknown or not checked."""
     config, fact = occurrence.config, occurrence.fact
     assert fact is not None
-    # Most values are short words that other files give too, so results are cached by everything they depend on.
+    # Many files have the same short values, so accepted spellings are cached with everything the result depends on.
     node, syntax, spelling = occurrence.entry.value, config.document.syntax, None
     if syntax in ("yaml", "json") and isinstance(node, Scalar) and len(node.text) < _MAX_CACHED_CHARACTERS:
         spelling = (syntax, node.text, node.style, node.tag)
@@ -42,7 +42,7 @@ def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None
     if syntax == "shell":
         value = get_first_word(value, schemas)
         if isinstance(value, str) and value.isspace():
-            return None  # a cut line, which SYN007 reports
+            return None  # a truncated line, which SYN007 reports
     if not is_accepted_by_any(config, schemas, value):
         schema = schemas[0] or {}
         return None if _is_excused(occurrence, schema) else schema
@@ -56,7 +56,7 @@ def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None
 
 
 def _is_excused(occurrence: KeyOccurrence, schema: Schema) -> bool:
-    """Return whether a value is left blank, replaced by a script, or known elsewhere."""
+    """Return whether a rejected value is blank, replaced by a script, or accepted by another release or a copy."""
     mutations = get_mutations(occurrence.config)
     return (
         (occurrence.value is None and mutations.is_custom(()))  # an empty value in a file that a script fills
@@ -69,16 +69,16 @@ def _is_excused(occurrence: KeyOccurrence, schema: Schema) -> bool:
 
 
 def _is_template_mark(occurrence: KeyOccurrence) -> bool:
-    """Return whether the value is a mark of `str.format` (`{template}`) or Jinja (`{{ length }}`).
+    """Return whether the value is a placeholder of `str.format` (`{template}`) or Jinja (`{{ length }}`).
 
-    YAML reads these marks as mappings.
+    YAML reads these placeholders as mappings.
     """
     node, document = occurrence.entry.value, occurrence.config.document
     return isinstance(node, Mapping) and re.fullmatch(_TEMPLATE_MARK, document.get_text(node.span)) is not None
 
 
 def _is_name_placeholder(occurrence: KeyOccurrence, schema: Schema) -> bool:
-    """Return whether the value is a template mark: the key's name or words of it in capitals (`stage: STAGE`)."""
+    """Return whether the value is a placeholder: the key's name, or words of it, in capitals (`stage: STAGE`)."""
     value, key = occurrence.value, occurrence.route[-1]
     if not (isinstance(value, str) and isinstance(key, str) and value.isupper()):
         return False
@@ -88,7 +88,7 @@ def _is_name_placeholder(occurrence: KeyOccurrence, schema: Schema) -> bool:
 
 
 def _is_compared_in_copy(occurrence: KeyOccurrence) -> bool:
-    """Return whether the code of a copy compares the setting with this undeclared word, and nothing rejects it."""
+    """Return whether the code of a copy compares the setting with this undeclared word and does not reject it."""
     copy, value, key = occurrence.config.evidence.vocabulary, occurrence.value, occurrence.route[-1]
     if copy is None or not isinstance(value, str) or not isinstance(key, str) or is_fatal(occurrence):
         return False
@@ -96,7 +96,7 @@ def _is_compared_in_copy(occurrence: KeyOccurrence) -> bool:
 
 
 def _is_registered_later(occurrence: KeyOccurrence) -> bool:
-    """Return whether the newest known source (released or not) has the word, and no release is stated."""
+    """Return whether no release is stated and the newest known source, released or not, accepts the word."""
     framework_vocabulary = get_vocabulary(occurrence.config)
     return (
         framework_vocabulary is not None
@@ -112,20 +112,20 @@ def is_accepted_at(occurrence: KeyOccurrence, release: str) -> bool:
 
 
 def list_accepted_words(keys: Keys, fact: KeyFact) -> tuple[str, ...]:
-    """Return the words that the framework or the HF Trainer has for a setting."""
+    """Return the words that the framework or the library it forwards a setting to accepts."""
     downstream, additional = keys.forwarded_settings[fact.name]
     return tuple(dict.fromkeys((*list_external_words(downstream), *additional, *list_enum_words(fact.get_schema()))))
 
 
 def is_known_downstream(words: tuple[str, ...], value: Any) -> bool:
-    """Return whether the final reader knows the word; True for other values."""
+    """Return whether the receiving library knows the word; True for placeholders, empty and non-string values."""
     if not isinstance(value, str) or not value or is_placeholder(value):
         return True
     return value in words or any(fnmatchcase(value, word) for word in words if "*" in word)
 
 
 def _get_sample(occurrence: KeyOccurrence) -> Any:
-    """Return the value; for a long list (OLMo has thousands of files), only its first items."""
+    """Return the value, shortened to the first items if it is a long list (OLMo lists thousands of files)."""
     node = follow(occurrence.entry.value)
     if isinstance(node, Sequence) and len(node.items) > _MAX_SAMPLED_ITEMS:
         return [occurrence.config.document.build_value(item) for item in node.items[:_MAX_SAMPLED_ITEMS]]
@@ -133,7 +133,7 @@ def _get_sample(occurrence: KeyOccurrence) -> Any:
 
 
 def get_first_word(value: Any, schemas: list[Schema | None]) -> Any:
-    """Return the first of several words if an option accepts only one; SYN007 reports the others."""
+    """Return the first of several words if an option accepts only one word; SYN007 reports the others."""
     return value[0] if isinstance(value, list) and not any(map(_is_multi_word, schemas)) else value
 
 
@@ -143,7 +143,7 @@ def _is_multi_word(schema: Schema | None) -> bool:
 
 
 def list_schemas(config: Config, fact: KeyFact, release: str | None = None) -> list[Schema | None]:
-    """Return the schema of each definition of a setting; None for a definition that is not enforced."""
+    """Return the enforced schema of each definition of a setting; None for a definition that is not enforced."""
     return [
         _get_checked_schema(config, definition.get_schema(release), fact.name)
         for definition in (fact, *fact.alternatives)
@@ -156,7 +156,7 @@ def is_accepted_by_any(config: Config, schemas: list[Schema | None], value: Any)
 
 
 def _get_checked_schema(config: Config, schema: Schema, name: str) -> Schema | None:
-    """Return the part of a schema that values are checked against, or None if they are not checked."""
+    """Return the part of a schema that the framework enforces, or None if it enforces none."""
     keys = get_checked_keys(config)
     return None if keys is None else keys.extract_enforced(schema, name)
 
@@ -169,7 +169,7 @@ def is_accepted_by_framework(config: Config, schema: Schema, value: Any) -> bool
 
 
 def is_fatal(occurrence: KeyOccurrence) -> bool:
-    """Return whether a value that is not accepted stops the framework."""
+    """Return whether a rejected value stops the framework."""
     keys = get_checked_keys(occurrence.config)
     return (
         keys is not None

@@ -1,9 +1,9 @@
-"""Tests of settings, as clauses (`refusals.json`, `idle.json`) write them.
+"""Tests of settings in clauses (`refusals.json`, `idle.json`).
 
 A test is a word (`"on"`), or an object of operators, all of which must pass: `{"is": "integer", "above": 1}`. Most
-operators test one value, which is MISSING if the setting is not given. A relation compares the value with that of
+operators test one value, which is MISSING if the setting is not given. A relation compares the value with the value of
 another setting: `{"not-a-multiple-of": "eval_steps"}`. `cfglint_train/frameworks/clauses.schema.json` describes every
-word and operator. A setting whose value is unknown fails every test (`clauses` ensures it).
+word and operator. A setting with an unknown value fails every test; `clauses` ensures that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     Test = str | Mapping[str, Any]
 
-# Texts that some loaders read as false, although they are true in Python.
+# Strings that some loaders read as false although they are truthy in Python.
 _FALSE_TEXTS: Final = frozenset(("false", "no", "off", "n", "f", "0", "", "none", "null"))
 
 
 def evaluate_test(test: Test, value: Any) -> bool:
-    """Return whether a value passes a test, ignoring its relations."""
+    """Return whether a value passes a test, without the test's relations to other settings."""
     if isinstance(test, str):
         return WORDS[test](value)
     return all(OPERATORS[name](value, operand) for name, operand in test.items() if not _is_relation(name, operand))
@@ -39,7 +39,7 @@ def _is_relation(name: str, operand: Any) -> bool:
 
 
 def is_on(value: Any) -> bool:
-    """Return whether a value is given and not false, zero or empty."""
+    """Return whether a value is given and not false, zero, empty or a string that means false (`"no"`)."""
     return value is not None and not (isinstance(value, str) and value.lower() in _FALSE_TEXTS) and bool(value)
 
 
@@ -83,7 +83,7 @@ def _has_item_ending(value: Any, endings: list[str]) -> bool:
 
 
 def _count_items(value: Any) -> int | None:
-    """Return the number of list items or comma-separated names, or None for other values."""
+    """Return the number of items in a list or of comma-separated names in a string, or None for other values."""
     if isinstance(value, list):
         return len(value)
     return value.count(",") + 1 if isinstance(value, str) else None

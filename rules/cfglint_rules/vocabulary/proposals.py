@@ -1,4 +1,4 @@
-"""Proposals for unknown keys: find the setting that was probably intended, and whether that is certain."""
+"""Proposals for unknown keys: find the settings that were probably intended, and decide whether that is certain."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from cfglint_schemas.vocabulary import Vocabulary
 
 IsSure = Callable[[str, str, bool], bool]
-"""Decides whether a probable typo is certain, given a name, its proposed correction, and whether their similarity
-suffices.
+"" """Decision on whether a correction is certain.
+
+The arguments are the name, its correction, and whether the two are similar enough.
 """
 
-# Thresholds of difflib's ratio: minimum for a typo in a name, minimum lead over the next best, minimum for a typo in a
-# single word. `_MAX_SHORT_LENGTH` is the length up to which a word is short.
+# Thresholds of difflib's ratio: minimum for a typo in a name, minimum lead over the second-best name, and minimum for a
+# typo in a single word. Words of up to `_MAX_SHORT_LENGTH` letters count as short.
 _MIN_NAME_SIMILARITY: Final = 0.85
 _MIN_LEAD: Final = 0.04
 _MIN_WORD_SIMILARITY: Final = 0.75
@@ -29,19 +30,19 @@ _MAX_SHORT_LENGTH: Final = 4
 
 
 class Proposal(Frozen):
-    """A setting of the target release that may be the intended one."""
+    """A setting that an unknown key may stand for."""
 
     route: Route
     is_sure: bool
-    """True for a clear typo, or another framework's word for the same setting."""
+    """True for a clear typo, or for another framework's name for the same setting."""
     has_same_words: bool = True
-    """True if it has the same words, apart from typos. A name with another word is a different setting, and no fix
-    writes it.
+    """True if the name has the same words, apart from typos. A name with a different word is a different setting, so no
+    fix writes it.
     """
 
 
 def list_proposals(occurrence: KeyOccurrence) -> list[Proposal]:
-    """Return the settings that may be intended by an unknown key, the most likely first."""
+    """Return the settings that an unknown key may stand for, the most likely first."""
     config, keys = occurrence.config, get_checked_keys(occurrence.config)
     if keys is None:
         return []
@@ -64,7 +65,7 @@ def list_proposals(occurrence: KeyOccurrence) -> list[Proposal]:
 def find_proposals(
     vocabulary: Vocabulary, route: Route, release: str, key_context: Context, is_sure: IsSure
 ) -> list[Proposal]:
-    """Return the settings of a vocabulary that may be intended by an unknown name, the most likely first."""
+    """Return the settings of a vocabulary that an unknown name may stand for, the most likely first."""
     from cfglint_schemas.matches import find_closest
 
     name = str(route[-1])
@@ -99,17 +100,17 @@ def _is_deprecated(fact: KeyFact | None) -> bool:
 
 
 def _is_same_setting(is_sure: IsSure, name: str, other: str) -> bool:
-    """Return whether two names have the same words, and their groups have the same meaning."""
+    """Return whether two names have the same words, and a typo is considered certain for this pair."""
     return has_same_words(_strip_group(name), _strip_group(other)) is True and is_sure(name, other, True)
 
 
 def _strip_group(name: str) -> str:
-    """Return a flag without its group."""
+    """Return a flag without its group prefix (up to the last dot)."""
     return name.rpartition(".")[2]
 
 
 def has_same_words(name: str, other: str) -> bool | None:
-    """Return whether two names have the same words in order, apart from typos; None if one only has additional words.
+    """Return whether two names have the same words in order, apart from typos; None if one merely has more words.
 
     >>> has_same_words("lr_warmup_steps", "lr_warmup_ratio"), has_same_words("batch_size", "eval_batch_size")
     (False, None)
@@ -119,7 +120,7 @@ def has_same_words(name: str, other: str) -> bool | None:
         return all(map(_is_typo, words, others))
     longer, shorter = sorted((words, others), key=len, reverse=True)
     if _is_letter_apart("".join(longer), "".join(shorter)):
-        return True  # one word written as two
+        return True  # one word written as two words
     remaining = iter(longer)
     return None if all(any(_is_typo(word, other) for other in remaining) for word in shorter) else False
 
@@ -129,10 +130,10 @@ def _split_words(name: str) -> list[str]:
 
 
 def _is_typo(word: str, other: str) -> bool:
-    """Return whether two words are the same: similar, cut short or with a doubled letter, and with the same digits.
+    """Return whether a word is a typo of another: similar, truncated or with a doubled letter, and with equal digits.
 
-    Short words and those with digits must begin with the same letter (`bf16` is not `fp16`). A word with a prefix is a
-    different one (`undesirable`).
+    Short words and words with digits must begin with the same letter (`bf16` is not `fp16`). A word with an additional
+    prefix is a different word (`undesirable`).
     """
     short, long = sorted((word, other), key=len)
     digits, others = (re.sub(r"\D", "", text) for text in (word, other))
@@ -153,7 +154,7 @@ def _is_letter_apart(long: str, short: str) -> bool:
 
 
 def correct_word(word: str, words: list[str]) -> str | None:
-    """Return the only word that `word` may be a typo of, or None."""
+    """Return the word that `word` is most likely a typo of, or None if no word is similar or two are about equal."""
     ranked = sorted(((_compute_similarity(word, other), other) for other in words), reverse=True)[:2]
     if (
         not ranked
@@ -165,7 +166,7 @@ def correct_word(word: str, words: list[str]) -> str | None:
 
 
 def find_advice(occurrence: KeyOccurrence) -> str | None:
-    """Return the advice for a key that no setting replaces, or None."""
+    """Return the advice for an unknown key that has no replacement, or None."""
     keys = get_checked_keys(occurrence.config)
     return None if keys is None else keys.words.advice.get(_format_route(occurrence.route))
 

@@ -2,15 +2,16 @@
 
 ## What it does
 Checks the configuration against a table of combinations that the framework rejects. The table covers the framework's
-own validators and assertions that only run after the model is loaded. It also has combinations that nothing rejects but
-that ruin the run, such as sharded checkpoints that are never written. An entry is tested only if all of its settings
-are known.
+validators, and assertions that only run after the model is loaded. It also lists combinations that pass every check but
+ruin the run, such as sharded checkpoints that are never written. An entry only matches if the values of all its
+settings are known.
 
-It also reports launch options below a section that an OLMo-core script leaves unset (`Config.merge`, since 2.5.0).
+It also reports launch overrides of keys in a section that an OLMo-core script leaves unset (`Config.merge`, since
+2.5.0).
 
 ## Why is this bad?
 Validators stop the job at the start, after it has waited for its GPUs. The Trainer's own checks run after every rank
-has loaded the model. Combinations that nothing checks only surface hours later.
+has loaded the model. Combinations that pass every check only surface hours later.
 
 ## Example
     fsdp_version: 2
@@ -22,16 +23,17 @@ has loaded the model. Combinations that nothing checks only surface hours later.
 
 ## Fix safety
 Safe if the run could not have started anyway and the fix removes nothing you asked for. Unsafe if the fix has to drop
-one of two things that you asked for.
+one of two conflicting settings.
 
 ## When it does not apply
-An entry applies to a range of releases. The finding is a warning that names the first one in two cases: only some
-candidate releases, including the newest, are in the range, or the release may be older than all known ones.
+An entry applies to a range of releases. If the range covers the newest candidate release but not all candidates, the
+finding is a warning that names the first release of the range. It is also a warning if the release in use may be older
+than all known releases. If a fork may be in use, most findings are an info.
 
-If a value is already invalid by itself (KEY004), the combination is not reported as well.
+If a value is invalid by itself (KEY004), its combinations are not reported.
 
 ## References
-Each entry names its source: `lint/cfglint_train/frameworks/*/refusals.json`.
+Each entry of `lint/cfglint_train/frameworks/*/refusals.json` names its source.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ RULE: Final = Rule("KEY006", "refused-combination", "error", fix="safe", refuses
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every entry that matches, for all configs of the run."""
+    """Yield a report for every matching entry of `refusals.json`, and for launch overrides in an unset section."""
     for setting in list_launched_settings(run.main, "unset"):
         yield Report(
             f"`{setting.name}` is set at launch, but {os.path.basename(run.main.document.path)} leaves "
@@ -83,12 +85,12 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
-    """Return whether a clause tests one of the settings with an invalid value."""
+    """Return whether a clause tests a setting whose value is invalid by itself (`unfit`)."""
     return bool(unfit) and any(settings.find_route(name) in unfit for name in clause.when if not name.startswith("@"))
 
 
 def list_stopping_entries(run: Run) -> Iterator[str]:
-    """Yield the names of the entries that stop a run, each with its framework."""
+    """Yield the entries that are certain to stop the run, as `framework: name`."""
     for config in run.configs:
         if _has_clauses(config):
             for clause, scope in find_matching_clauses(load_table(config.framework, "refusals"), Settings(config, run)):
@@ -97,7 +99,7 @@ def list_stopping_entries(run: Run) -> Iterator[str]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """Yield the messages of the entries that stop the framework, as far as one file shows."""
+    """Yield the messages of the matching entries that stop the framework, judging by the config without its run."""
     if not _has_clauses(config):
         return
     settings = Settings(config)
@@ -107,7 +109,7 @@ def refused(config: Config) -> Iterator[str]:
 
 
 def _has_clauses(config: Config) -> bool:
-    """Return whether the framework has clauses, and its keys (if it has a vocabulary) are checked."""
+    """Return whether the framework has refusals, and its keys are checked or it has no vocabulary."""
     if not load_table(config.framework, "refusals").rows:
         return False
     return frameworks.get_keys(config) is None or get_checked_keys(config) is not None

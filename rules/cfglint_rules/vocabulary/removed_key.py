@@ -1,24 +1,24 @@
 """KEY002 removed-key: other releases of the framework have this key, but the target release does not.
 
 ## What it does
-Reports keys that were removed or renamed before the target release, and keys that were added after it. The message
-names the release that changed the key and what happens to the old name: it is refused, dropped, or still mapped to the
-new one.
+Reports keys that were removed or renamed at or before the target release, and keys that were added after it. The
+message names the release that changed the key. It also says whether the old name is refused, ignored or still mapped to
+the new one.
 
-- Keys that still work, or that a candidate release still accepts, are listed once per file.
-- Keys that no single release accepts together are reported once, with the release that accepts most of them. If the
-  source between two consecutive releases may accept all of them, it is a warning.
+- Keys that still work, or that some candidate release accepts, are merged into one finding per file and severity.
+- If no release accepts all keys of the file, they are reported once, with the release that accepts most of them. It is
+  a warning if the source between two consecutive releases may accept the conflicting keys.
 - An OpenRLHF script without a stated release is reported once if newer releases would reject it. It is a warning if a
-  fresh installation gets such a release and all flags are visible.
+  fresh installation gets one of these releases and all flags are visible.
 
 These are reported as well:
 
-- keywords that only older TRL trainers accepted (`tokenizer`, `max_seq_length`)
-- keywords of `LoraConfig` that the pinned PEFT does not have yet
-- settings after a LLaMA-Factory file, which LLaMA-Factory rejects up to 0.9.2
+- keyword arguments that only older TRL trainers accept (`tokenizer`, `max_seq_length`)
+- keyword arguments of `LoraConfig` that the pinned PEFT does not have yet
+- settings after a LLaMA-Factory file on the command line, which LLaMA-Factory rejects up to 0.9.2
 
 ## Why is this bad?
-The framework rejects a renamed key at launch. axolotl may silently ignore it instead, and the run continues with the
+Most frameworks reject a removed key at launch. axolotl may silently ignore it instead, and the run continues with the
 default.
 
 ## Example
@@ -31,24 +31,25 @@ default.
       reshard_after_forward: false
 
 ## Fix safety
-A rename is safe if every candidate release replaced the old name with the new one. The value and its comment stay. The
-fix also handles these cases:
+A rename is safe if every candidate release replaces the old name with the new one and accepts the value. The value and
+its comment stay. The fix also handles these cases:
 
-- If one key became several, each of them gets the value.
-- Old values are translated.
+- If one key was split into several, each new key gets the value.
+- Values with a new spelling are translated.
 - OpenRLHF's prompt and generation lengths are added up, because 0.9.8 expects the total.
-- A keyword of a trainer moves to the call that accepts it, if its value is written there.
+- A keyword argument of a trainer moves to the call that accepts it, if its value is written in place.
 - A flag that is now the default is removed.
 
 Deleting a key without a replacement is unsafe. So is the move from FSDP1 to FSDP2 in axolotl: FSDP2 keeps weights and
-optimizer states in 16 bits, FSDP1 in 32.
+optimizer states in 16 bits, FSDP1 in 32 bits.
 
 ## When it does not apply
-State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Without it, every candidate release counts
-(docs/releases.md). A key that the newest release accepts is then an info. A key that only older releases accept is a
-warning that names the release that changed it.
+State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Otherwise every candidate release counts
+(docs/releases.md). A key that the newest candidate accepts is then only an info. A key that only older candidates
+accept is a warning that names the release that changed it.
 
-In LLaMA-Factory files, keys of transformers are checked against every transformers release that LLaMA-Factory allows.
+In LLaMA-Factory files, keys that transformers defines are checked against every transformers release that LLaMA-Factory
+allows.
 
 ## References
 docs/schemas.md; axolotl 0.21.0 `utils/schemas/validation.py` (check_fsdp_version); OpenRLHF commit ed62d0e2.
@@ -95,7 +96,7 @@ from cfglint_train.plan.releases import BestRelease
 RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _MAX_LISTED_KEYS: Final = 3
-"""Keys that one message lists."""
+"""Maximum number of keys that a merged message lists."""
 
 _EFFECT_PHRASES: Final = {
     "dropped": "it is silently ignored",
@@ -108,7 +109,8 @@ _EFFECT_PHRASES: Final = {
 def check(config: Config) -> Iterator[Report]:
     """Yield the reports on keys of other releases; none if a fork may be in use.
 
-    One report for keys that no release accepts together, one per lost key, and one for all keys that are out of date.
+    Keys that no release accepts together give one report. A key with a consequence at every candidate release has its
+    own report. The remaining keys are merged into one report per severity.
     """
     if config.evidence.fork is not None:
         return
@@ -146,7 +148,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
-    """Return the report on a launch setting that the effective release lacks."""
+    """Return the report on a launch override that the effective release does not have."""
     target_release, status = get_target_release(config), setting.status
     since = f" {status.since}" if status is not None and status.since else ""
     is_too_new = status is not None and status.kind == "not yet"
@@ -167,7 +169,7 @@ def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
 
 
 def _find_refused_by_fresh(config: Config) -> frozenset[Route]:
-    """Return the keys that stop the release of a fresh installation; REL002 reports them."""
+    """Return the keys that the release of a fresh installation rejects; REL002 reports them."""
     keys, package = get_checked_keys(config), load(config.framework).manifest.package
     newest = config.releases.fresh_releases.get(package)
     hint = None if keys is None or newest is None else keys.infer_release(config.document, config.root, newest)
@@ -175,7 +177,7 @@ def _find_refused_by_fresh(config: Config) -> frozenset[Route]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """Yield the messages for keys that stop the framework."""
+    """Yield the messages for keys that stop the framework at every candidate release; none if a fork may be in use."""
     for verdict in list_verdicts(config, "gone") if config.evidence.fork is None else ():
         if verdict.outcome.effects == {REFUSED}:
             yield f"{get_target_release(config).name} has no `{verdict.occurrence.name}`"
@@ -184,7 +186,7 @@ def refused(config: Config) -> Iterator[str]:
 def _report_torn(config: Config, best: BestRelease) -> Report:
     """Return the report on keys that no release accepts together.
 
-    It points at a key that the best release lacks, and at one that rules out the other releases.
+    It points at a key that the best release lacks, and names a second key that no release accepts together with it.
     """
     keys, candidates = get_checked_keys(config), find_candidate_releases(config)
     assert keys is not None
@@ -226,7 +228,7 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
 
 
 def _find_neighbours(use: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return two neighbouring releases that each accept a different one of two keys, or None."""
+    """Return two consecutive releases if either accepts one of the keys and its neighbor the other, or None."""
     for before, after in pairwise(releases):
         if (use.is_accepted_by(before) and other.is_accepted_by(after)) or (
             other.is_accepted_by(before) and use.is_accepted_by(after)
@@ -236,7 +238,7 @@ def _find_neighbours(use: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> t
 
 
 def _merge_reports(reports: list[Report]) -> Report:
-    """Return one report for all keys of other releases."""
+    """Return one report that combines several reports on keys of other releases."""
     first, *others = reports
     if not others:
         return first
@@ -253,7 +255,10 @@ def _merge_reports(reports: list[Report]) -> Report:
 
 
 def _join_fixes(fixes: list[Fix]) -> Fix | None:
-    """Return the fixes that are safe for any release as one fix; if there are none, all fixes."""
+    """Return one fix that combines the fixes that are safe at any release, or all fixes if there are none of these.
+
+    The combined fix is as safe as its least safe part. Return None without fixes.
+    """
     joined = [fix for fix in fixes if fix.applicability == "safe" and _is_certain(fix.grounds)] or fixes
     if not joined:
         return None
@@ -273,7 +278,7 @@ def _build_report(verdict: Verdict) -> Report:
     keys, effect = get_checked_keys(occurrence.config), verdict.effect
     severity: Severity = {"error": "error", "mapped": "info"}.get(effect, "warning")  # type: ignore[assignment]
     if effect == "dropped" and (occurrence.value is False or occurrence.value in ("", [], {})):
-        severity = "info"  # nothing is lost
+        severity = "info"  # an empty or false value requests nothing
     fix = _build_fix(occurrence, status)
     if fix is not None:
         fix = fix._replace(grounds=build_release_grounds(outcome.candidates, _is_same_everywhere(occurrence, status)))
@@ -306,7 +311,7 @@ def _describe_status(occurrence: KeyOccurrence, status: Status) -> str:
             else get_context(occurrence.config).releases.get(package)
         )
         return f"`{name}` needs {package}{since}" + (f", not {release}" if release else "")
-    # A change before the first known release has no known date.
+    # The vocabulary starts at its first release, so an earlier change has no known release.
     release_text = (
         ""
         if framework_vocabulary is None or status.since == framework_vocabulary.releases[0]
@@ -319,7 +324,7 @@ def _describe_status(occurrence: KeyOccurrence, status: Status) -> str:
 
 
 def _is_same_everywhere(occurrence: KeyOccurrence, status: Status) -> bool:
-    """Return whether every candidate release has the new names and accepts the values."""
+    """Return whether the key has the same status and replacement in every candidate release."""
     if status.kind != "renamed":
         return is_true_for_all_releases(occurrence, lambda release: _has_status(occurrence, status.kind, release))
     settings = _translate_values(occurrence, status)
@@ -335,7 +340,7 @@ def _has_status(occurrence: KeyOccurrence, kind: str, release: str) -> bool:
 
 
 def _has_same_rename(occurrence: KeyOccurrence, status: Status, release: str) -> bool:
-    """Return whether the new names replace the old one at a release."""
+    """Return whether a release renames the key to the same names with the same value cases."""
     fact = find_fact(occurrence, release)
     other_status = None if fact is None else fact.resolve_status()
     return other_status is not None and (other_status.kind, other_status.new_names, other_status.cases) == (
@@ -370,7 +375,10 @@ def _build_deletion(occurrence: KeyOccurrence) -> Change:
 
 
 def _build_rename(occurrence: KeyOccurrence, status: Status) -> Fix | None:
-    """Return the fix that writes the new names, or None if one of them is set already or rejects the value."""
+    """Return the fix that writes the new names, or removes the old name if all new names are already set.
+
+    None if the value has no equivalent, if only some new names are set, or if a new name rejects the value.
+    """
     config = occurrence.config
     settings = _translate_values(occurrence, status)
     if settings is None:
@@ -409,7 +417,7 @@ def _build_rename(occurrence: KeyOccurrence, status: Status) -> Fix | None:
 
 
 def _build_removal(occurrence: KeyOccurrence, settings: Mapping[str, Any], values_in_file: Mapping[str, Any]) -> Fix:
-    """Return the fix that removes the old name if the new ones are already set."""
+    """Return the fix that removes the old name because all new names are set: safe if their values agree."""
     new_values = {name: occurrence.value if value is MISSING else value for name, value in settings.items()}
     names = " and ".join(f"`{format_route(split_route(name))}`" for name in values_in_file)
     verb = "has" if len(values_in_file) == 1 else "have"
@@ -432,7 +440,7 @@ def _get_last_name(occurrence: KeyOccurrence) -> str:
 def _translate_values(occurrence: KeyOccurrence, status: Status) -> Mapping[str, Any] | None:
     """Return the new names and their values, or None if the old value has no equivalent.
 
-    MISSING means that the old value stays as it is written.
+    MISSING stands for the old value as written. An empty mapping means that the old value is now the default.
     """
     value = occurrence.value
     if status.cases:
@@ -457,7 +465,7 @@ def _translate_values(occurrence: KeyOccurrence, status: Status) -> Mapping[str,
 
 
 def _is_accepted(occurrence: KeyOccurrence, settings: Mapping[str, Any], release: str | None = None) -> bool:
-    """Return whether the new names exist at a release (None: the effective one) and accept the values."""
+    """Return whether the new names exist at a release (None: the effective one), accept the values and are current."""
     config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
     if framework_vocabulary is None:
         return False

@@ -1,4 +1,4 @@
-"""Renames: the changes that give a setting another name, and whether that name is free."""
+"""Renames: the changes that rename a setting, and checks that the new name is free."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cfglint_train.frameworks.lens import Config
 
 
 def move_key(config: Config, old: Route, new: Route, value: Any = MISSING) -> tuple[Change, ...]:
-    """Return the changes that move a key's value to another name, in place if both are in one section.
+    """Return the changes that rename a key, in place if both names are in the same section.
 
-    Routes are relative to the config's root. `value` is the new value; without it, the old one stays.
+    Routes are relative to the config's root. `value` replaces the old value; by default, the value stays the same.
     """
     old_route, old_value = (*config.root, *old), config.document.get_value((*config.root, *old))
     new_value = old_value if value is MISSING else value
@@ -26,12 +26,12 @@ def move_key(config: Config, old: Route, new: Route, value: Any = MISSING) -> tu
 
 
 def is_taken(config: Config, route: Route) -> bool:
-    """Return whether a setting is given already, or cannot be written in its section."""
+    """Return whether a setting is already given, or cannot be written because of its section."""
     keys = get_keys(config)
     return keys is not None and keys.is_occupied(config, route)
 
 
 def can_move(config: Config, route: Route) -> bool:
-    """Return whether a key can be renamed to a setting: it is not set, and no setting is unseen."""
+    """Return whether a key can be renamed to `route`: the name is free, and all settings of the config are visible."""
     keys = get_keys(config)
     return keys is not None and keys.is_complete(config) and not keys.is_occupied(config, route)

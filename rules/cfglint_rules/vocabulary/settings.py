@@ -1,13 +1,13 @@
-"""Settings of a config by the names that clauses use, extended by values from its run.
+"""Settings of a config under the names that clauses use, together with values from its run.
 
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of the following:
 
 - `@ranks`: the number of GPUs
-- `@eval_batch`: the sequences of an evaluation step on all of them
-- `@capability`: the compute capability of the stated GPU; `@cuda`: whether it has one
-- `@host`: the framework of the run's main config; `@trainer`: whether it runs the Trainer of transformers
-- `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own to DeepSpeed
-- `@trained`: whether a program that reads the file may train, or none is known
+- `@eval_batch`: the number of sequences in an evaluation step over all GPUs
+- `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
+- `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
+- `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
+- `@trained`: whether a program that reads the file may train; also true if no such program is known
 - `@names`: the frameworks of the companions that the main config names
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
@@ -32,7 +32,7 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
 _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
-"""Name -> section of DeepSpeed's file that configures the same object."""
+"""Name -> section of the DeepSpeed config that configures the same object."""
 _DERIVED_NAMES: Final = frozenset(
     (
         "@ranks",
@@ -53,12 +53,12 @@ _DERIVED_NAMES: Final = frozenset(
 
 
 class Settings:
-    """Settings by dotted name from the root (OpenRLHF: flag of the newest release); `@` marks other values."""
+    """Settings by dotted name from the root, or by flag of the newest release (OpenRLHF); `@` marks other values."""
 
     __slots__ = ("_given_names", "_keys", "_values", "config", "run")
 
     def __init__(self, config: Config, run: Run | None = None) -> None:
-        """Read the names of the given settings; values are read on first use."""
+        """Read the names of the given settings; values are read when first needed."""
         self.config = config
         self.run = run
         self._values: dict[str, Any] = {}
@@ -66,13 +66,13 @@ class Settings:
         self._given_names = self._keys.list_given_names(config)
 
     def get_value(self, name: str) -> Any:
-        """Return the plain value, MISSING if it is not given, or Unknown if it cannot be determined."""
+        """Return the plain value of a setting, MISSING if it is not given, or Unknown if it cannot be determined."""
         if name not in self._values:
             self._values[name] = self._read_value(name)
         return self._values[name]
 
     def list_names(self) -> Set[str] | None:
-        """Return the names given at the top level, including sections, or None if unseen flags may add more."""
+        """Return the names given at the top level, including sections, or None if flags may be hidden from cfglint."""
         return self._given_names
 
     def _read_value(self, name: str) -> Any:
@@ -100,25 +100,25 @@ class Settings:
             return Unknown("flags out of sight") if self._given_names is None and name.startswith("-") else MISSING
         value = self.config.get_value(*route)
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
-            return Unknown(value)  # filled in elsewhere
+            return Unknown(value)  # a placeholder that is filled in later
         return _parse_number(value) if isinstance(value, str) and name.startswith("-") else value
 
     def find_route(self, name: str) -> Route | None:
-        """Return the route at which a setting is given, in any of its spellings, or None."""
+        """Return the route at which a setting is given in any of its spellings, or None if it is not given."""
         return self._keys.find_route(self.config, name)
 
     def find_home(self, name: str) -> Route:
-        """Return the route of a setting, given or not."""
+        """Return the route at which a setting is given, or else the route at which it would be written."""
         return self.find_route(name) or self._keys.choose_route(self.config, name)
 
     def is_missing(self, name: str) -> bool:
-        """Return whether a setting is not given, or a plan field only has its default."""
+        """Return whether a setting is not given or a plan field has no place; False for the other `@` names."""
         if not name.startswith("@"):
             return self.get_value(name) is MISSING
         return name not in _DERIVED_NAMES and self.find_place(name) is None
 
     def is_unknown_to_copy(self, name: str) -> bool:
-        """Return whether the copy of the framework in use has no setting with that name."""
+        """Return whether the config uses a copy of the framework that lacks the setting."""
         vocabulary = self.config.evidence.vocabulary
         if vocabulary is None or name.startswith("@"):
             return False
@@ -128,13 +128,13 @@ class Settings:
         return fact is None or fact.resolve_status().kind != PRESENT
 
     def format_name(self, name: str) -> str:
-        """Return a setting as the config spells it."""
+        """Return the name of a setting as the config spells it."""
         return format_route(self.find_home(name))
 
     def find_place(self, name: str) -> Place | None:
-        """Return the place of a setting, or None.
+        """Return the place of a setting, or None if it has none.
 
-        This is its key, the words of a launch that override it, or the origin of a plan field.
+        The place is the override in a launch, else the key in the file; for a plan field, its origin.
         """
         if name in _DERIVED_NAMES:
             return None
@@ -150,11 +150,11 @@ class Settings:
 
 
 def _can_train(commands: tuple[str, ...]) -> bool:
-    """Return whether any of the commands may train; True if none is known."""
+    """Return whether any of the commands may train; True if there are none."""
     if not commands:
         return True
     from cfglint_train.frameworks.registry import list_frameworks
-    from cfglint_train.launches.entries import Program, can_train  # reads bash
+    from cfglint_train.launches.entries import Program, can_train  # slow import: it parses bash
 
     train_command = re.compile(
         "|".join(
@@ -169,7 +169,7 @@ def _can_train(commands: tuple[str, ...]) -> bool:
 
 
 def _parse_number(word: str) -> Any:
-    """Return a word of a command line as a number if it is one."""
+    """Return a word of a command line as a number, or unchanged if it is not numeric."""
     for kind in (int, float):
         try:
             return kind(word)

@@ -24,7 +24,7 @@ REFUSED: Final = "error"
 
 
 class TargetRelease(Frozen):
-    """Release that a config is checked against."""
+    """The release that a config is checked against, with the framework's title."""
 
     title: str
     """Display name of the framework."""
@@ -32,7 +32,7 @@ class TargetRelease(Frozen):
 
     @property
     def name(self) -> str:
-        """Title and release: `axolotl 0.21.0`."""
+        """Title and release, as in `axolotl 0.21.0`."""
         return f"{self.title} {self.release}"
 
 
@@ -41,10 +41,10 @@ class KeyOccurrence(Frozen):
 
     config: Config
     route: Route
-    """Route from the config's root, as spelled."""
+    """Route from the config's root, as spelled in the file."""
     entry: Entry
     fact: KeyFact | None
-    """None if no release has the name at that place."""
+    """Fact about the key, or None if no release has the name at that place."""
     status: Status | None
     """Status at the target release, or None if no release has the key."""
     parent: Route
@@ -52,7 +52,7 @@ class KeyOccurrence(Frozen):
 
     @property
     def name(self) -> str:
-        """Key as messages show it."""
+        """Name of the key in messages."""
         return format_route(self.route)
 
     @property
@@ -62,7 +62,7 @@ class KeyOccurrence(Frozen):
 
     @property
     def value(self) -> Any:
-        """Plain value in the file (not from the launch)."""
+        """Plain value in the file, regardless of overrides."""
         return self.config.document.build_value(self.entry.value)
 
     @property
@@ -74,25 +74,25 @@ class KeyOccurrence(Frozen):
 def get_checked_keys(config: Config) -> Keys | None:
     """Return the keys of a config's framework, or None if they are not checked.
 
-    They are not checked either if the release is older than the oldest in the vocabulary, which CHK003 reports.
+    They are also not checked if the release is older than the vocabulary; CHK003 reports that.
     """
     keys = frameworks.get_keys(config)
     return keys if keys is not None and keys.is_checked and not is_older_than_vocabulary(config) else None
 
 
 def is_older_than_vocabulary(config: Config) -> bool:
-    """Return whether the framework is older than its vocabulary, and no copy in the repository replaces it."""
+    """Return whether the release is older than the vocabulary, and no copy in the repository replaces the framework."""
     return config.evidence.vocabulary is None and config.framework in config.releases.outdated_packages
 
 
 def get_vocabulary(config: Config) -> Vocabulary | None:
-    """Return the vocabulary of a config's framework, or None if it has none."""
+    """Return the vocabulary that a config is checked against, or None if its keys are not checked."""
     keys = get_checked_keys(config)
     return None if keys is None else keys.get_vocabulary(config)
 
 
 def get_target_release(config: Config) -> TargetRelease:
-    """Return the effective release for a config: the stated one, else the newest candidate."""
+    """Return the effective release for a config: from the copy in use, as stated, or else the newest candidate."""
     return config.compute_once(_find_target_release)
 
 
@@ -113,7 +113,7 @@ def _require_keys(config: Config) -> Keys:
 
 
 def get_context(config: Config) -> Context:
-    """Return the conditions, other than the release, on which the existence of keys depends."""
+    """Return the conditions other than the release that decide which keys exist."""
     return config.compute_once(_build_context)
 
 
@@ -122,26 +122,29 @@ def _build_context(config: Config) -> Context:
 
 
 def list_key_occurrences(config: Config) -> tuple[KeyOccurrence, ...]:
-    """Return every key that the vocabulary covers, in text order, without the keys of free-form mappings."""
+    """Return the keys of a config in text order, known or unknown, without the keys of free-form mappings.
+
+    Keys below a key that is unknown or not present at the target release are not included.
+    """
     return config.compute_once(_walk_config)
 
 
 def is_parser_default(config: Config, route: Route) -> bool:
-    """Return whether a setting has only the default of an option of the script's own parser."""
+    """Return whether a setting only has the default of an option that the script declares itself."""
     node = config.document.find_node((*config.root, *route))
     steps = getattr(node, "how", ())
     return any(step.kind == "option" for step in steps) and config.find_override(route) is None
 
 
 def list_added_names(config: Config) -> tuple[str, ...]:
-    """Return the last names of the keys that the copy of the framework in use adds to upstream."""
+    """Return the last names of the config's keys that exist in the copy in use but not in upstream's newest source."""
     return config.compute_once(_list_added_names)
 
 
 def find_added_setting(config: Config) -> str:
-    """Return a setting that the copy of the framework in use adds to upstream, or an empty string.
+    """Return a top-level setting that the copy of the framework in use adds to upstream, or an empty string.
 
-    If there is one, the copy's code differs from upstream's.
+    An added setting proves that the copy's code differs from upstream's.
     """
     return config.compute_once(_find_added_setting)
 
@@ -184,12 +187,12 @@ def _walk_config(config: Config) -> tuple[KeyOccurrence, ...]:
 
 
 class _KeyWalk:
-    """Walk through a config. A place has a route, and a general route with `*` for list indices."""
+    """A walk through a config; `general` is the route of a place with `*` instead of list indices."""
 
     __slots__ = ("config", "context", "occurrences", "release", "vocabulary")
 
     def __init__(self, config: Config, framework_vocabulary: Vocabulary) -> None:
-        """Prepare the walk of a config with its vocabulary."""
+        """Prepare a walk through a config with its vocabulary."""
         self.config = config
         self.vocabulary = framework_vocabulary
         self.release = get_target_release(config).release
@@ -197,7 +200,7 @@ class _KeyWalk:
         self.occurrences: list[KeyOccurrence] = []
 
     def visit_mapping(self, mapping: MappingNode, route: Route, general: Route) -> None:
-        """Record the keys of a mapping, and those below them."""
+        """Record the keys of a mapping and the keys below them."""
         facts = self.vocabulary.find_facts(general, mapping.index, self.release, self.context)
         is_open: bool | None = None  # computed only if a key needs it
         for (name, entry), fact in zip(mapping.index.items(), facts, strict=True):
@@ -214,7 +217,7 @@ class _KeyWalk:
             if status.kind == "renamed" and route != general:
                 fact = (
                     self.vocabulary.find_fact(key_route, self.release, self.context) or fact
-                )  # this fact names the new key next to it
+                )  # looked up again, so that the new names use list indices instead of `*`
                 status = fact.resolve_status()
             self.occurrences.append(KeyOccurrence(self.config, key_route, entry, fact, status, general))
             if status.kind == "present" and not isinstance(entry.value, Scalar):
@@ -234,7 +237,7 @@ class _KeyWalk:
 def _list_flags(
     config: Config, framework_vocabulary: Vocabulary, flags: Iterator[tuple[Entry, str | None]]
 ) -> Iterator[KeyOccurrence]:
-    """Yield the flags of a command line."""
+    """Yield the flags of a command line as key occurrences."""
     release, key_context = get_target_release(config).release, get_context(config)
     for entry, flag in flags:
         fact = None if flag is None else framework_vocabulary.find_fact((flag,), release, key_context)

@@ -1,7 +1,7 @@
 """Clause tables: `refusals.json` and `idle.json` in the folder of a framework.
 
-A file is parsed when the first config of its framework is checked. `clauses.schema.json`, next to the folders,
-describes the format.
+A file is parsed when the first config of its framework is checked. `clauses.schema.json`, next to the framework
+folders, describes the format.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ class ClauseFix(Frozen):
 
 
 class Clause(Frozen):
-    """A statement about several settings."""
+    """A condition on several settings, and the finding if it holds."""
 
     name: str
     message: str
     when: Mapping[str, Test]
-    """Setting -> test of its value; the finding points at the first setting that the file gives, or at `at`."""
+    """Setting -> test of its value; the finding points at `at` if it has a place, else at the first given setting."""
     either: tuple[Mapping[str, Test], ...]
-    """If there are any, one of these must hold as well; the finding does not point at their settings."""
+    """Alternative conditions; if there are any, one must hold too. The finding does not point at their settings."""
     each: tuple[str, ...]
-    """If there are any, one of these must be given; one finding names all that are given."""
+    """Settings; if there are any, one must be given. A single finding names all that are given."""
     also: str | None
-    """Condition in code: a function of `conditions.py` in the framework's folder."""
+    """Additional condition in code: a function in `conditions.py` of the framework's folder."""
     example: Mapping[str, Any]
-    """Settings that match the clause, and no longer do without any of them. None: not given."""
+    """Minimal settings that match the clause: without any of them, it does not match. None: not given."""
     source: str
     since: str | None
-    """First release for which it holds; None: all known ones."""
+    """First release for which the clause holds; None: from the oldest known release on."""
     before: str | None
     package: str | None
-    """Package of the releases `since` and `before`; None: the framework."""
+    """Package whose releases `since` and `before` name; None: the framework."""
     severity: Severity
     fix: ClauseFix | None
     help: str | None
     at: str | None
-    """Setting that the finding points at if its place is known: one in a companion gives one finding for all runs."""
+    """Setting that the finding points at if its place is known; in a companion, all runs then share one finding."""
 
 
 Row = Mapping[str, Any]
-"""A clause as written in its file."""
+"""A clause as parsed from its file."""
 
 
 def build_clause(row: Row) -> Clause:
-    """Return a row as a `Clause`; most rows never match and are not converted."""
+    """Convert a row to a `Clause`; this is only done for rows that may match."""
     fix = row.get("cure")
     return Clause(
         row["name"],
@@ -86,34 +86,34 @@ def build_clause(row: Row) -> Clause:
 
 
 class VocabularyTable:
-    """Clauses of a file and of those that it includes, in order."""
+    """The clauses of a file and of the files that it includes, in order."""
 
     __slots__ = ("_about", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
-        """Index the clauses by their first setting."""
+        """Index the clauses by their first setting, or its section."""
         self.rows = rows
-        # A clause cannot match without its first setting. Maps that setting, or its section, to row numbers.
+        # A clause only matches if its first setting is given. First setting, or its section -> row numbers.
         self._about: dict[str, list[int]] = {}
         for number, row in enumerate(rows):
             name = next(iter(row["when"]))
             self._about.setdefault(name if name[0] == "-" else name.partition(".")[0], []).append(number)
 
     def list_candidates(self, given_names: Set[str] | None) -> Iterable[Row]:
-        """Return the clauses that can match if these settings are given at the top level (None: any may be given)."""
+        """Return the clauses that can match if only these top-level names are given (None: any name may be given)."""
         if given_names is None:
             return self.rows
         numbers = [number for name in given_names if name in self._about for number in self._about[name]]
         return [self.rows[number] for number in sorted(numbers)]
 
     def list_exclusive_settings(self) -> set[str]:
-        """Return the settings that only their clause reports."""
+        """Return the settings that are only reported by their clause, not as unread keys."""
         return {next(iter(row["when"])) for row in self.rows if "sole" in row}
 
 
 @cache
 def load_table(framework: str, kind: TableKind) -> VocabularyTable:
-    """Return the clauses of a framework, possibly none."""
+    """Return the table of a framework's clauses of one kind; it is empty if there is no file."""
     path = os.path.join(list_frameworks()[framework].folder, f"{kind}.json")
     return VocabularyTable(_load_rows(path) if os.path.exists(path) else [])
 

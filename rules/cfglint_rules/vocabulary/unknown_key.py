@@ -1,22 +1,22 @@
 """KEY001 unknown-key: no release of the framework has this key.
 
 ## What it does
-Looks up every key, including nested ones, in the framework's vocabulary. It reports keys that no release has, with the
-nearest key of the target release and what happens to the unknown key.
+Looks up every key, including nested ones, in the framework's vocabulary. It reports keys that no release has, says what
+happens to them, and suggests the closest key of the target release.
 
 It also looks up:
 
-- keywords of PEFT's `LoraConfig` in Python scripts
+- keyword arguments of PEFT's `LoraConfig` in Python scripts
 - launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser` are known and the parser
   accepts nothing else
 
-Any key is accepted under free-form mappings (`gradient_checkpointing_kwargs`) and with plugins that cfglint does not
-know. Keys that only hold YAML anchors for the rest of the file are accepted too.
+Any key is accepted in free-form mappings (`gradient_checkpointing_kwargs`), and anywhere if the file loads a plugin
+that cfglint does not know. Keys that only hold YAML anchors for the rest of the file are accepted too.
 
 ## Why is this bad?
 axolotl silently drops unknown keys, and so does DeepSpeed at its top level. The run then starts with the default of the
-setting that you meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed reject unknown keys, after the job
-has waited for its GPUs. Most TRL releases also reject them in recipes.
+setting that you meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed reject unknown keys, but only after
+the job has waited for its GPUs. Most TRL releases also reject them in recipes.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -33,46 +33,47 @@ A rename is safe if all of these hold:
 - The new name is not in the file yet.
 - Every candidate release accepts the value for the new name.
 
-Otherwise it is unsafe. It is also unsafe if the run starts without the key and the rename would switch a feature on or
-off (`gradient_checkpoint: true` in axolotl). If the framework would reject the renamed key, the fix is only shown.
+Otherwise it is unsafe. It is also unsafe if the run starts despite the unknown key and the rename would switch a
+feature on or off (`gradient_checkpoint: true` in axolotl). If the framework would reject the renamed key, the fix is
+shown but not applied.
 
-Settings that a command adds are reported without a fix:
+Settings on the command line are reported without a fix:
 
 - overrides of an OLMo-core script or an OLMo file (`--trainer.xyz=1`)
-- options beside a TRL recipe (`trl sft --config FILE --xyz 1`)
+- options of a TRL command next to its recipe (`trl sft --config FILE --xyz 1`)
 - options after a LLaMA-Factory file (`--bf16 true` instead of `bf16=true`)
 
 There is no fix either if:
 
-- the new name has an extra word (`batch_size`, `eval_batch_size`), is already set, or is deprecated
-- the script has more flags that cannot be read
+- the suggested name has an additional word (`eval_batch_size` for `batch_size`), is already set, or is deprecated
+- the script passes further flags that cfglint cannot read
 
 ## When it does not apply
 If some candidate releases reject the key and others drop it, the finding is a warning that names them.
 
-If a program in the repository reads a TRL recipe with `TrlParser`, keys that none of its dataclasses has are rejected.
-With `fail_with_unknown_args=False` or `return_remaining_strings=True` they are ignored. If some dataclasses are
-unknown, only obvious misspellings are reported, as ignored.
+If a program in the repository reads a TRL recipe with `TrlParser`, it rejects keys that no dataclass of the parser
+declares. With `fail_with_unknown_args=False` or `return_remaining_strings=True` it ignores them. If cfglint does not
+know all of the dataclasses, it only reports obvious misspellings, as ignored.
 
 The repository's own programs (docs/templates.md, docs/shell-scripts.md):
 
-- A key that a script removes or reads before the framework sees the file belongs to the script.
-- A key that a class of the repository declares may belong to its own program. The same applies to an option of a
-  command that starts a Python file, if that file or its imports declare the option.
-- If none of them declares the key and none imports the framework, the finding is a warning. An option that a script
-  sets conditionally is also a warning.
+- A key that a script removes or reads before the framework sees the file belongs to the script and is not reported.
+- A key that a class of the repository declares may belong to the repository's own program. The same applies to an
+  option of a command that starts a Python file, if that file or its imports declare the option.
+- If neither the file nor its imports declare the key or import the framework, the finding is a warning. It is also a
+  warning if a script sets the option conditionally.
 
 Forks:
 
-- If the repository contains a copy of the framework, the copy is the vocabulary. Likewise, a copy of PEFT defines the
-  keywords of `LoraConfig`. If a fork of PEFT cannot be read, they are not looked up.
+- If the repository contains a copy of the framework, keys are checked against the copy. Likewise, a copy of PEFT
+  defines the keyword arguments of `LoraConfig`. If the source of a PEFT fork is not available, they are not checked.
 - If the repository uses any other fork, upstream's vocabulary proves nothing. A single info then lists all keys that
   upstream does not accept, including removed keys (KEY002) and enumeration values (KEY004).
-- A fork can be a requirement that installs another repository or an unreleased revision, a git submodule, or a patch of
-  the installed package. It can also be a settings class that the program changes or replaces, or a launch through a
-  differently named program.
+- Evidence of a fork is a requirement that installs another repository or an unreleased revision, a git submodule, or a
+  patch of the installed package. A settings class that the program changes or replaces is evidence too, as is a launch
+  through a program with a different name.
 
-A dropped key is not reported if its whole block has no effect (KEY005).
+A key that the framework drops is not reported if the whole block around it has no effect (KEY005).
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).
@@ -120,13 +121,13 @@ RULE: Final = Rule("KEY001", "unknown-key", "error", scope="config", fix="safe",
 
 
 MAX_CORRECTED_KEYS: Final = 200
-"""Unknown keys per file for which corrections are sought: as many as are reported."""
+"""Maximum number of unknown keys per file for which corrections are sought; no more are reported."""
 
 
 def check(config: Config) -> Iterator[Report]:
     """Yield a report for every unknown key, or one report for all of them if a fork may be in use.
 
-    A program of the repository itself is not treated as a fork, because its options are read from its code.
+    A program of the repository is not treated as a fork, because cfglint reads its options from its code.
     """
     if config.evidence.fork is not None and config.evidence.fork.kind != "program":
         yield from report_foreign_keys(config, config.evidence.fork)
@@ -157,12 +158,14 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _add_entry_point_ground(config: Config, route: Route, report: Report) -> Report:
-    """Return a report with the ground for the choice of the entry point."""
+    """Return the report, extended by the ground for the choice of the entry point if there is one."""
     keys = get_checked_keys(config)
     ground = None if keys is None else keys.find_entry_assumption(config, route)
     if ground is None:
         return report
-    notes = report.notes if ground.grade == "assumed" else (*report.notes, ground.note)  # an assumption is noted anyway
+    notes = (
+        report.notes if ground.grade == "assumed" else (*report.notes, ground.note)
+    )  # every assumption gets a note anyway
     return report._replace(grounds=(*report.grounds, ground), notes=notes)
 
 
@@ -175,7 +178,7 @@ def _format_launched_hint(config: Config, setting: LaunchedSetting) -> str:
 
 
 def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
-    """Yield the misspelt keys that a safe fix renames, with the intended keys and the changes."""
+    """Yield the misspelled keys that a safe fix renames, each with the route of the intended key and the changes."""
     from cfglint_rules.vocabulary.proposals import list_proposals
 
     for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
@@ -186,7 +189,7 @@ def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tup
 
 
 def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
-    """Yield the unknown keys, each with the most similar key, certain or not."""
+    """Yield the unknown keys that have a proposal, each with the route of the best proposal, certain or not."""
     from cfglint_rules.vocabulary.proposals import list_proposals
 
     for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
@@ -198,7 +201,7 @@ def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """Yield the messages for unknown keys that stop the framework."""
+    """Yield the messages for unknown keys that stop the effective release; none if a fork may be in use."""
     for verdict in list_verdicts(config, "unknown") if config.evidence.fork is None else ():
         if verdict.effect == REFUSED:
             yield f"{get_target_release(config).title} has no `{verdict.occurrence.name}`"
@@ -236,7 +239,7 @@ def _is_possibly_former(occurrence: KeyOccurrence) -> bool:
 
 
 def _format_parent_choice(occurrence: KeyOccurrence) -> str:
-    """Return the settings by which the framework chose the type of the enclosing mapping, if it did."""
+    """Return ` under NAME: VALUE` for each setting that selects the type of the enclosing mapping, or an empty text."""
     framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
     choices = (
         {}
@@ -277,7 +280,7 @@ def _format_hint(occurrence: KeyOccurrence, proposed: list[Proposal]) -> str:
 
 
 def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
-    """Return the fix that renames a key, with its value and comment, or None if the new name is taken or impossible."""
+    """Return the fix that renames a key and keeps its value and comment, or None if it cannot have the new name."""
     config, route = occurrence.config, proposal.route
     framework_vocabulary = get_vocabulary(config)
     if (
@@ -303,9 +306,9 @@ def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
 
 
 def _find_switched_default(occurrence: KeyOccurrence, route: Route) -> str | None:
-    """Return the present state (`not set`, `on`) of a setting that a rename would switch on or off.
+    """Return the current state (`not set`, `on`) of a setting that a rename would switch on or off.
 
-    None if the rename does not switch it, or if the run cannot start with the unknown key.
+    Return None if the rename does not change its state, or if every candidate release rejects the unknown key.
     """
     is_given_on = is_on(occurrence.value)
     is_unchanged = find_effects(occurrence).effects == {REFUSED} or is_true_for_all_releases(
@@ -315,14 +318,14 @@ def _find_switched_default(occurrence: KeyOccurrence, route: Route) -> str | Non
 
 
 def _is_on_by_default(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
-    """Return whether a release has a setting on if the file does not state it."""
+    """Return whether a setting is on at a release if the file does not set it, or must be set there."""
     fact = find_fact(occurrence, release, route)
     schema = {} if fact is None else fact.get_schema()
     return bool(schema.get("x-required")) or is_on(schema.get("default"))
 
 
 def _is_accepted(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
-    """Return whether a release has the other key and accepts the value for it."""
+    """Return whether a release has the key at `route` and accepts the value of the unknown key for it."""
     fact, loader = find_fact(occurrence, release, route), load(occurrence.config.framework).loader
     return (
         fact is not None
@@ -332,7 +335,7 @@ def _is_accepted(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
 
 
 def _build_removal(occurrence: KeyOccurrence) -> Fix | None:
-    """Return the fix that removes a key that cannot have any effect."""
+    """Return the fix that removes a key without effect in its section, or None for any other or an overridden key."""
     if not _is_idle(occurrence) or occurrence.is_overridden:
         return None
     changes = (Delete((*occurrence.config.root, *occurrence.route)),)
@@ -340,13 +343,13 @@ def _build_removal(occurrence: KeyOccurrence) -> Fix | None:
 
 
 def _is_idle(occurrence: KeyOccurrence) -> bool:
-    """Return whether the key was copied from another section and has no effect in this one."""
+    """Return whether the key is known to have no effect in its section, as if copied from another section."""
     keys = get_checked_keys(occurrence.config)
     section = ".".join(map(str, occurrence.route[:-1]))
     return keys is not None and occurrence.route[-1] in keys.words.idle.get(section, ())
 
 
 def _is_possibly_foreign(config: Config) -> bool:
-    """Return whether a module that the config loads may add keys that the vocabulary lacks."""
+    """Return whether a module that the config loads may add keys that are not in the vocabulary."""
     keys = get_checked_keys(config)
     return keys is not None and keys.can_have_foreign_keys(config, get_target_release(config).release)

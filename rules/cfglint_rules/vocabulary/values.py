@@ -14,11 +14,11 @@ from cfglint_train.frameworks.loaders import Loader
 Schema = Mapping[str, Any]
 
 # Placeholders that a script replaces before the file is used: `<steps>`, `{{ lr }}`; for numbers also
-# `TRAIN_BATCH_SIZE`. Compiled only for texts that begin like one or are in capitals, which are rare.
+# `TRAIN_BATCH_SIZE`. The patterns are compiled on first use, because few texts begin like a placeholder.
 _PLACEHOLDER: Final = r"<.*>|\{.*\}|%.*%|@.*@|\$.*|__\w+__"
 _PLACEHOLDER_STARTS: Final = ("<", "{", "%", "@", "$", "__")
 _BRACKETED: Final = r"(?i)(?:your|path to|name of|insert|enter) "
-"""Start of a placeholder that YAML reads as a list: `[your output directory]`."""
+"""Pattern for the start of a placeholder that YAML reads as a list: `[your output directory]`."""
 _NUMBERS_PLACEHOLDER: Final = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 
 # Enumerations of other packages: the union over all releases (transformers 4.41 to 5.23, torch 2.13).
@@ -40,7 +40,7 @@ _EXTERNAL_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def list_external_words(name: str) -> tuple[str, ...]:
-    """Return the words of an enumeration that another package defines; empty if they are unknown."""
+    """Return the words of an enumeration that another package defines, or an empty tuple if they are unknown."""
     if name == "transformers.training_args.OptimizerNames":
         from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZERS
 
@@ -49,9 +49,9 @@ def list_external_words(name: str) -> tuple[str, ...]:
 
 
 def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
-    """Return whether a schema accepts a value; True if the schema or the value is too vague to decide.
+    """Return whether a schema accepts a value; True if the schema or the value does not determine it.
 
-    The contents of a mapping with settings of its own are not checked.
+    The contents of a mapping that has its own definition are not checked.
     """
     if isinstance(value, Unknown) or is_placeholder(value):
         return True
@@ -73,7 +73,7 @@ def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
 
 
 def is_placeholder(value: Any) -> bool:
-    """Return whether a value is filled in later: by OmegaConf, a script or a person."""
+    """Return whether a value is a placeholder that OmegaConf, a script or a person fills in later."""
     if isinstance(value, list):
         first_item = value[0] if value else None
         words = (
@@ -86,7 +86,7 @@ def is_placeholder(value: Any) -> bool:
 
 
 def is_number_placeholder(value: Any) -> bool:
-    """Return whether a text is a placeholder for a number (`CONFIG_MBSIZE`), or any placeholder."""
+    """Return whether a value is a placeholder, or a word in capitals that stands for a number (`CONFIG_MBSIZE`)."""
     return is_placeholder(value) or (isinstance(value, str) and re.fullmatch(_NUMBERS_PLACEHOLDER, value) is not None)
 
 
@@ -140,12 +140,15 @@ _MAX_SIMILAR: Final = 3
 
 
 def describe_expected(schema: Schema, value: Any = None) -> str:
-    """Describe the accepted values: "an integer or null", "one of a, b"; of many words, those similar to `value`."""
+    """Describe the accepted values: `an integer or null`, `one of a, b`.
+
+    If there are more than 8 words, the description names the words similar to `value`, or else the first 8.
+    """
     alternatives = list(dict.fromkeys(_list_alternatives(schema)))
     words = [word for word in _list_enum_values(schema) if word is not None]
     if words:
         alternatives.insert(0, _describe_words(words, value))
-    if "null" in alternatives:  # last, because it is the least likely intention
+    if "null" in alternatives:  # null goes last, because it is the least likely intention
         alternatives = [alternative for alternative in alternatives if alternative != "null"] + ["null"]
     return " or ".join(alternatives)
 
@@ -166,7 +169,7 @@ def _describe_words(words: list[Any], value: Any) -> str:
 
 
 def _list_alternatives(schema: Schema) -> list[str]:
-    """Return the descriptions of accepted values other than the words of enumerations."""
+    """Return the descriptions of the accepted types, without the words of enumerations."""
     if "anyOf" in schema:
         return [word for part in schema["anyOf"] for word in _list_alternatives(part)]
     if "enum" in schema:
@@ -211,7 +214,7 @@ _PLURALS: Final[Mapping[str, str]] = {
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a file would spell it, shortened for messages."""
+    """Return a value as a file spells it, shortened for messages; `a mapping` or `a list` for these types."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -225,5 +228,5 @@ def format_value(value: Any) -> str:
 
 
 def list_enum_words(schema: Schema) -> list[str]:
-    """Return the texts among an enumeration's values."""
+    """Return the strings among the values of a schema's enumerations."""
     return [word for word in _list_enum_values(schema) if isinstance(word, str)]

@@ -1,4 +1,4 @@
-"""Verdicts on keys: one pass over a config, whose result all KEY rules read."""
+"""Verdicts on keys: the result of one pass over a config, for all KEY rules."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from cfglint_train.mutations.mutations import get_mutations
 VerdictKind = Literal["unknown", "gone", "gated", "unread", "misfit"]
 
 _UNREAD_EFFECTS: Final = {"ignored": ("nothing", "warning"), "renamed": ("nothing",)}
-"""Status of a key that exists but is never read -> its effects."""
+"""Status -> effects with which a key exists but is never read."""
 _GONE_KINDS: Final = frozenset(("removed", "renamed", "not yet"))
 _REMARK_KEYS: Final = frozenset(("comment", "comments", "description", "note", "notes"))
-"""Keys used for remarks in JSON."""
+"""Keys that hold remarks in JSON files."""
 
 
 class Verdict(Frozen):
-    """A key that is not accepted with its value, and the reason. Accepted keys have no verdict."""
+    """A key that is rejected or ignored, or whose value is invalid, with the reason. Accepted keys have no verdict."""
 
     kind: VerdictKind
-    """unknown: no release has the key; gone: the effective release lacks it; gated: it needs another setting; unread:
-    it is never read; misfit: its value is invalid.
+    """unknown: no release has the key; gone: the effective release lacks it; gated: it needs a plugin or another
+    setting; unread: it is never read; misfit: its value is invalid.
     """
     occurrence: KeyOccurrence
     status: Status
-    """Status at the deciding release."""
+    """Status of the key at the release that decides about it."""
     schema: Schema = {}
-    """Schema of the accepted values, if the value is invalid."""
+    """Schema of the accepted values, if the kind is misfit."""
 
     @property
     def effect(self) -> str:
-        """Effect of the key with this value: dropped, warning, error, mapped, kept."""
+        """Effect of the key with this value at the effective release: dropped, warning, error, mapped, kept."""
         config, keys = self.occurrence.config, get_checked_keys(self.occurrence.config)
         assert keys is not None
         effect, release = self.status.effect or "dropped", get_target_release(config).release
@@ -64,13 +64,13 @@ class Verdict(Frozen):
 def list_verdicts(config: Config, kind: VerdictKind) -> tuple[Verdict, ...]:
     """Return the verdicts of a kind, in text order.
 
-    A key that a script handles before the framework reads the file belongs to its launcher; only its value is checked.
+    A key that a script handles before the framework reads the file belongs to the script, so only its value is checked.
     """
     return tuple([verdict for verdict in config.compute_once(_judge_all) if verdict.kind == kind])
 
 
 def list_judged_keys(config: Config, kind: VerdictKind) -> tuple[KeyOccurrence, ...]:
-    """Return the keys with a verdict of a kind."""
+    """Return the keys that have a verdict of a kind, in text order."""
     return tuple([verdict.occurrence for verdict in list_verdicts(config, kind)])
 
 
@@ -119,21 +119,21 @@ def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Ite
 
 
 def _is_reportable(verdict: Verdict) -> bool:
-    """Return whether a key is refused or has content: it is not a comment, not empty and not only an anchor."""
+    """Return whether an unknown key stops the framework or has content (no remark, mere anchor or empty value)."""
     occurrence = verdict.occurrence
     has_content = not (_is_remark(occurrence) or _is_anchor_holder(occurrence) or occurrence.value in (None, [], {}))
     return has_content or verdict.effect == REFUSED
 
 
 def _is_remark(occurrence: KeyOccurrence) -> bool:
-    """Return whether a key serves as a comment, which JSON lacks."""
+    """Return whether a key serves as a comment, because JSON has none."""
     key = str(occurrence.route[-1])
     is_text = key in _REMARK_KEYS and isinstance(occurrence.value, str) and occurrence.config.document.syntax == "json"
     return is_text or key.startswith(("_", "//", "#", "x-"))
 
 
 def _is_anchor_holder(occurrence: KeyOccurrence) -> bool:
-    """Return whether a key only holds anchors that aliases elsewhere in the file repeat."""
+    """Return whether a key holds an anchor that an alias elsewhere in the file refers to."""
     if b"&" not in occurrence.config.document.source:
         return False
     aliases = occurrence.config.compute_once(_map_aliases)
@@ -142,7 +142,7 @@ def _is_anchor_holder(occurrence: KeyOccurrence) -> bool:
 
 
 def _map_aliases(config: Config) -> dict[int, list[int]]:
-    """Return the ids of aliased nodes, each with the ids of its aliases."""
+    """Return a mapping from the id of each aliased node to the ids of its aliases."""
     aliases: dict[int, list[int]] = {}
     for node in _walk_nodes(config.document.root) if config.document.root is not None else ():
         if isinstance(node, Alias):
@@ -164,13 +164,13 @@ def _walk_nodes(node: Node) -> Iterator[Node]:
 
 
 def get_secondary_package(config: Config) -> str | None:
-    """Return the package other than the framework's own whose release decides about keys too, or None."""
+    """Return the other package whose release also decides which keys exist, or None."""
     keys = get_checked_keys(config)
     return None if keys is None else keys.manifest.companion_package
 
 
 def _get_newest_context(config: Config) -> Context | None:
-    """Return the context with the newest allowed release of the secondary package, or None if a release is stated."""
+    """Return the context with the secondary package's newest allowed release; None if stated or unknown."""
     package = get_secondary_package(config)
     release = None if package is None else config.releases.get(package)
     if package is None or release is None or config.releases.is_stated(package):
@@ -179,7 +179,7 @@ def _get_newest_context(config: Config) -> Context | None:
 
 
 def _find_refusal_in_newest(occurrence: KeyOccurrence, newest: Context) -> Status | None:
-    """Return the status of a key that the newest release of the secondary package refuses, else None."""
+    """Return the status of a key if the newest release of the secondary package rejects it, or None."""
     framework_vocabulary = get_vocabulary(occurrence.config)
     fact = (
         None
@@ -191,6 +191,6 @@ def _find_refusal_in_newest(occurrence: KeyOccurrence, newest: Context) -> Statu
 
 
 def is_possibly_from_fork(verdict: Verdict) -> bool:
-    """Return whether a fork may have added the word; forks are assumed not to change types."""
+    """Return whether a fork may have added the word to an enumeration; forks are assumed not to change types."""
     evidence, value = verdict.occurrence.config.evidence.fork, verdict.occurrence.value
     return evidence is not None and isinstance(value, str) and bool(list_enum_words(verdict.schema))

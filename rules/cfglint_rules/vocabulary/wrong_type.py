@@ -1,22 +1,23 @@
 """KEY004 wrong-type: the framework does not accept this value for the key.
 
 ## What it does
-Checks every value against the type, bounds and allowed words of its key at the target release. Values are converted the
-way the framework converts them:
+Checks every value against the type, bounds and enumeration of its key at the target release. cfglint converts values
+the way the framework does:
 
 - pydantic (axolotl, the sections of DeepSpeed) converts text to numbers
 - OmegaConf (OLMo) converts to the type of the field
 - argparse (OpenRLHF) converts each word of the command
 - LLaMA-Factory's parser does not convert anything
 
-Options beside a TRL recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys.
+Options of a TRL command next to its recipe (`trl sft --config FILE --save_strategy never`) are checked like the
+recipe's keys.
 
-Some frameworks only pass a word on. It is then checked against the library that receives it: the HF Trainer (axolotl's
-`optimizer`, `lr_scheduler`, `save_strategy`) or transformers (OpenRLHF's `--attn_implementation`).
+Some words are only passed on to another library. They are checked against the library that receives them: the HF
+Trainer (axolotl's `optimizer`, `lr_scheduler`, `save_strategy`) or transformers (OpenRLHF's `--attn_implementation`).
 
 ## Why is this bad?
-Most frameworks stop. LLaMA-Factory passes the value on: `bf16: "false"` is a non-empty string, so bf16 is on.
-`lora_rank: "8"` fails at the first calculation, after the model is loaded.
+Most frameworks stop at the start. LLaMA-Factory passes the value on: `bf16: "false"` is a non-empty string, so bf16 is
+on. `lora_rank: "8"` fails at the first calculation, after the model is loaded.
 
 ## Example
     warmup_steps: 0.1
@@ -29,32 +30,36 @@ Most frameworks stop. LLaMA-Factory passes the value on: `bf16: "false"` is a no
 YAML reads a bare `no` as false.
 
 ## Fix safety
-Safe if the run could not have started and only one meaning is possible: a fraction of the steps, a word in different
-case, a number or `true` in quotes, or a bare `no`.
+Safe if only one meaning is possible, as in these cases:
 
-Unsafe if the present value works but means something else (`"false"`), or if a word is only similar to a valid one.
+- a fraction as the number of steps
+- a word that only differs in case, `-` or `_`
+- a number or `true` in quotes, or an integer written as a float (`8.0`)
+- a bare `no`
+- a list of strings if LLaMA-Factory expects a comma-separated string
+
+Unsafe if the current value works but means something else (`"false"`), or if a word is only similar to a valid one.
 Removing an empty key to get its default is also unsafe.
 
 ## When it does not apply
 These values are not reported:
 
-- values from the environment or another file
-- placeholders that a script replaces (`{rate}`, `__RATE__`, or the key's own name in capitals if the key has no values
-  in capitals)
-- kernels from the Hub
+- values that come from the environment or another file
+- placeholders that a script replaces (`{rate}`, `__RATE__`, or the key's own name in capitals if no valid value of the
+  key is in capitals)
+- attention kernels from the Hub
 
 These are warnings:
 
 - words that the HF Trainer or transformers does not have, because other releases may have them
 - a template that no known LLaMA-Factory release has, if the release is not stated: each release adds templates, and
-  people add their own
-- an item that the framework reads as another kind of data set, which does not have this key
+  users register their own
+- an invalid value in a data set entry that the framework then reads as another kind of data set, without this key
 
 If the repository contains a copy of the framework, words that the copy's code compares the setting with are accepted,
 unless the code rejects them.
 
-If a fork may be in use, unknown words are left to KEY001. So are words in place of a number, if many scripts use them.
-Everything else is a warning.
+If a fork may be in use, unknown words of an enumeration are left to KEY001, and every other finding is a warning.
 
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
@@ -113,12 +118,12 @@ from cfglint_train.plan.certainty import Ground
 RULE: Final = Rule("KEY004", "wrong-type", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 _SPECIAL_TOKENS: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
-# LLaMA-Factory splits these keys at commas, whatever they contain (0.9.5 hparams/model_args.py).
+# LLaMA-Factory splits the values of these keys at commas and expects a string (0.9.5 hparams/model_args.py).
 _SPLIT_KEYS: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Yield a report for every value that is not accepted."""
+    """Yield a report for every value that the framework rejects or misreads; a fork's words are left to KEY001."""
     for verdict in list_verdicts(config, "misfit"):
         if not is_possibly_from_fork(verdict):
             yield _build_report(verdict.occurrence, verdict.schema)
@@ -126,14 +131,14 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def refused(config: Config) -> Iterator[str]:
-    """Yield the messages for values that stop the framework."""
+    """Yield the messages for values that stop the framework, without words that a fork may have added."""
     for verdict in list_verdicts(config, "misfit"):
         if is_fatal(verdict.occurrence) and not is_possibly_from_fork(verdict):
             yield f"{verdict.occurrence.name} must be {describe_expected(verdict.schema)}"
 
 
 def find_fatal_settings(config: Config) -> frozenset[Route]:
-    """Return the settings whose value stops the framework at every candidate release, before any later check."""
+    """Return the settings whose values stop every candidate release before it checks combinations of settings."""
     return frozenset(
         verdict.occurrence.route
         for verdict in list_verdicts(config, "misfit")
@@ -144,7 +149,7 @@ def find_fatal_settings(config: Config) -> frozenset[Route]:
 
 
 def _find_registering_release(occurrence: KeyOccurrence) -> str | None:
-    """Return the first release after the effective one that has the word, or None."""
+    """Return the first release after the effective release that accepts the word, or None."""
     framework_vocabulary, target_key = (
         get_vocabulary(occurrence.config),
         parse_release(get_target_release(occurrence.config).release),
@@ -208,26 +213,26 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
 
 
 def _is_former(occurrence: KeyOccurrence) -> bool:
-    """Return whether a release before the oldest known one accepted the value."""
+    """Return whether a release older than all known releases accepted the value."""
     keys = get_checked_keys(occurrence.config)
     return keys is not None and occurrence.value in keys.words.former_values.get(occurrence.name, ())
 
 
 def _list_assumptions(occurrence: KeyOccurrence) -> tuple[Ground, ...]:
-    """Return the assumption that the value rests on: the default of a variable, or a condition in a script."""
+    """Return the ground for the assumption behind a value (a variable's default, a condition in a script), if any."""
     assumption = occurrence.config.get_origin(*occurrence.route).assumption
     return (build_setting_ground(occurrence.name, occurrence.value, assumption),) if assumption else ()
 
 
 def _name_downstream(config: Config) -> str:
-    """Return the name of the library to which the framework passes the word, and which rejects it."""
+    """Return the name of the library that receives forwarded words and rejects this one."""
     keys = get_checked_keys(config)
     assert keys is not None
     return keys.forward_target
 
 
 def _find_value_effects(occurrence: KeyOccurrence, schema: Schema, effect: str) -> EffectByRelease:
-    """Return the effect of the value for every candidate release; a release without the key ignores it."""
+    """Return the effects of the value for the candidate releases; a release without the key counts as accepting it."""
     config, fact = occurrence.config, occurrence.fact
     assert fact is not None
 
@@ -249,11 +254,11 @@ def _describe_accepted(occurrence: KeyOccurrence, schema: Schema) -> str:
     return (None if keys is None else keys.describe_values(schema)) or describe_expected(schema, occurrence.value)
 
 
-# --- options that a launch passes ------------------------------------------------------------------------------------
+# --- options of a launch ---------------------------------------------------------------------------------------------
 
 
 def _report_launched(config: Config) -> Iterator[Report]:
-    """Yield a report for every launch option with a value that the framework rejects."""
+    """Yield a report for every launch option with a value that the framework, or the library behind it, rejects."""
     keys = get_checked_keys(config)
     if keys is None:
         return
@@ -299,7 +304,7 @@ def _build_option_report(config: Config, setting: LaunchedSetting, schema: Schem
 
 
 def _build_fix(occurrence: KeyOccurrence, schema: Schema) -> Fix | None:
-    """Return the fix with the intended value, if there is only one possibility."""
+    """Return the fix that writes the intended value, or None if the intention is not clear."""
     value = occurrence.value
     if isinstance(value, Unknown):
         return None
@@ -336,7 +341,7 @@ def _has_default(occurrence: KeyOccurrence) -> bool:
 
 
 def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
-    """Return the fix that moves a fraction of the steps to its own key."""
+    """Return the fix that renames `warmup_steps` to `warmup_ratio`, or None if that key is set or does not exist."""
     config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
     route = (*occurrence.route[:-1], "warmup_ratio")
     fact = (
@@ -354,7 +359,7 @@ def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
 
 
 def _build_special_tokens_fix(occurrence: KeyOccurrence) -> Fix | None:
-    """Return the fix that moves a mapping of special tokens to its own key, because axolotl's `tokens` is a list."""
+    """Return the fix that renames a mapping `tokens` to `special_tokens`, because axolotl's `tokens` is a list."""
     config, route = occurrence.config, ("special_tokens",)
     if is_taken(config, route):
         return None
@@ -362,7 +367,7 @@ def _build_special_tokens_fix(occurrence: KeyOccurrence) -> Fix | None:
 
 
 def _build_word_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
-    """Return the fix with the word of an enumeration that the value is a typo of."""
+    """Return the fix that writes the only word that differs in case, `-` or `_`, or else the most similar word."""
     words = list_enum_words(schema)
     identical = [word for word in words if _strip_separators(word) == _strip_separators(value)]
     if len(identical) == 1:
@@ -384,7 +389,7 @@ def _strip_separators(word: str) -> str:
 
 
 def _build_unquoting_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
-    """Return the fix that removes the quotes from a number or boolean."""
+    """Return the fix that removes the quotes around a number or boolean, or None if the result is not accepted."""
     unquoted: Any = {"true": True, "false": False}.get(value.lower())
     if unquoted is None:
         try:

@@ -1,4 +1,4 @@
-"""The `add_argument` calls of a parser, in the functions that create it or receive it."""
+"""The `add_argument` calls of a parser, including those in functions that create or receive the parser."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from cfglint_train.foundation.frozen import Frozen
 _GROUP_METHODS: Final = ("add_argument_group", "add_mutually_exclusive_group", "add_parser", "add_subparsers")
 _LENIENT_METHODS: Final = ("parse_known_args", "parse_known_intermixed_args")
 _PARSER_METHODS: Final = ("add_argument", "parse_args", *_GROUP_METHODS, *_LENIENT_METHODS)
-# Packages whose parsers have no flags of their own.
+# Packages whose parser classes start without flags of their own.
 _PARSERS: Final = ("argparse", "configargparse")
 
 
 class ArgumentCall(Frozen):
-    """An `add_argument` call, with the values of the loop variables around it."""
+    """An `add_argument` call, with the values of the loop variables that surround it."""
 
     module: Module
     call: ast.Call
     local: dict[str, Any]
 
     def evaluate_argument(self, node: ast.expr | None, otherwise: Any = None) -> Any:
-        """Return the value of an argument, or `otherwise` if the text does not determine it."""
+        """Return the value of an argument of the call, or `otherwise` if the source does not determine it."""
         if node is None:
             return otherwise
         try:
@@ -47,16 +47,16 @@ class ArgumentCall(Frozen):
 class ArgumentCalls:
     """The `add_argument` calls of a module's parser, in order.
 
-    Functions that create or receive the parser are followed, also into other modules of the package. Raises
-    UndecidedError if such a module is missing.
+    Functions that create or receive the parser are followed, including into other modules of the package. Raises
+    UndecidedError if one of these modules is missing.
     """
 
     def __init__(self, module: Module) -> None:
-        """Read the calls of a module."""
+        """Collect the calls for a module's parser."""
         self.calls: list[ArgumentCall] = []
         self.may_have_more = False
-        """The parser may accept more flags: it comes from or goes to a function whose text is missing, the text does
-        not determine a flag's name, or unknown flags are accepted.
+        """True if the parser may accept more flags: a function without source creates or receives it, the source does
+        not determine a flag's name, or the parser accepts unknown flags.
         """
         self._root = module
         self._seen: set[str] = set()
@@ -69,7 +69,7 @@ class ArgumentCalls:
         self._walk_statements(module, tree, {}, parsers)
 
     def _find_sources(self, module: Module, tree: ast.AST, parsers: frozenset[str]) -> list[ast.Call]:
-        """Return the calls that create a parser; a parser with any other origin may have more flags."""
+        """Return the calls that create a parser; set `may_have_more` if a parser has another origin."""
         calls = []
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr in _PARSER_METHODS:
@@ -87,7 +87,7 @@ class ArgumentCalls:
         return calls
 
     def _follow_source(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
-        """Follow a call that creates a parser."""
+        """Follow a call that creates a parser, into its function or class."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in _PARSER_METHODS:
             return
         symbol = _resolve_callee(module, call)
@@ -110,7 +110,7 @@ class ArgumentCalls:
     def _follow_definition(
         self, module: Module, node: ast.FunctionDef | ast.ClassDef, parser_names: frozenset[str]
     ) -> None:
-        """Read a function or class of another module once; those of the module itself are read in place."""
+        """Read a function or class of another module once; the root module is read as a whole anyway."""
         place = f"{module.name}.{node.name}"
         if module is not self._root and place not in self._seen:
             self._seen.add(place)
@@ -127,7 +127,7 @@ class ArgumentCalls:
             if isinstance(node, ast.Call):
                 self._read_call(module, node, local, parsers)
             elif isinstance(node, ast.Attribute) and node.attr == "add_argument":
-                self.may_have_more = True  # the method itself is passed on
+                self.may_have_more = True  # the bound method may be passed on
             for child in _list_children(node):
                 self._walk_statements(module, child, local, parsers)
             if isinstance(node, (ast.Assign, ast.Expr)) and _is_parsing(node):
@@ -147,7 +147,7 @@ class ArgumentCalls:
             self._follow_receiver(module, call, parsers)
 
     def _follow_receiver(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
-        """Follow a call that receives the parser."""
+        """Follow a call that receives the parser; raise UndecidedError if its module is missing."""
         symbol = _resolve_callee(module, call)
         if isinstance(symbol, External) and module.source.is_internal(symbol.name):
             raise UndecidedError(f"{symbol.name}, which adds flags, is missing")
@@ -158,7 +158,7 @@ class ArgumentCalls:
 
 
 def _find_parser_names(module: Module, parser_names: frozenset[str]) -> frozenset[str]:
-    """Return the names that refer to a parser or to one of its groups anywhere in a module."""
+    """Return the names that refer to a parser or an argument group anywhere in a module, given the known ones."""
     nodes = [node for node in ast.walk(module.tree) if isinstance(node, (ast.Attribute, ast.Assign, ast.Call))]
     module.source.count_steps(len(nodes))
     names = set(parser_names)
@@ -182,7 +182,7 @@ def _find_parser_names(module: Module, parser_names: frozenset[str]) -> frozense
 
 
 def _is_parser(node: ast.expr, parsers: set[str] | frozenset[str]) -> bool:
-    """Return whether an expression is a parser, one of its groups, or a list of them."""
+    """Return whether an expression is a parser, an argument group, or a list of these."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return any(_is_parser(element, parsers) for element in node.elts)
     if isinstance(node, ast.Starred):
@@ -199,14 +199,14 @@ def _is_plain_parser(symbol: Symbol | None) -> bool:
 
 
 def _is_nested_function(module: Module, call: ast.Call) -> bool:
-    """Return whether a call is to a function that is defined inside another function of the same module."""
+    """Return whether a call is to a function that the same module defines at any level, as inside another function."""
     return isinstance(call.func, ast.Name) and any(
         isinstance(node, ast.FunctionDef) and node.name == call.func.id for node in ast.walk(module.tree)
     )
 
 
 def _resolve_callee(module: Module, call: ast.Call) -> Symbol | None:
-    """Return the called symbol, or None if the text does not determine it."""
+    """Return the called symbol, or None if the source does not determine it."""
     name = get_dotted_name(call.func)
     try:
         return module.resolve_name(name) if name else None
@@ -225,7 +225,7 @@ def _find_parser_parameters(
 
 
 def _list_assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield each target of an assignment with the assigned value; unpacked targets get the whole value."""
+    """Yield each target of an assignment with the assigned value; unpacked targets are paired with the whole value."""
     if not isinstance(node, ast.Assign):
         return
     for target in node.targets:
@@ -238,7 +238,7 @@ def _list_arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _list_children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node; for a method call, yield the object and the arguments instead."""
+    """Yield the node itself, or for a method call the object and the arguments, as expressions to walk."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield ast.Expr(node.func.value)
         yield from (ast.Expr(word) for word in _list_arguments(node))
@@ -252,7 +252,7 @@ def _is_parsing(statement: ast.stmt) -> bool:
 
 
 def _unroll_loop(module: Module, loop: ast.For, local: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the variables of each iteration of a loop, or once without the loop's variables if they are unknown."""
+    """Yield the local variables in each iteration of a loop; if its values are unknown, yield once without them."""
     targets = loop.target.elts if isinstance(loop.target, (ast.List, ast.Tuple)) else [loop.target]
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     try:

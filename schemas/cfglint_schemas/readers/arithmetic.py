@@ -1,4 +1,4 @@
-"""Operators and functions that are evaluated in the expressions of a framework's source."""
+"""Operators and functions that cfglint evaluates in expressions of a framework's source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOWN_ATTRIBUTES: Final[dict[str, Any]] = {"sys.maxsize": sys.maxsize, "math.inf
 
 
 def is_unbounded(op: ast.operator, left: Any, right: Any) -> bool:
-    """Return whether the result of a power, shift, sum or repetition may be huge; the source is not trusted."""
+    """Return whether the result of a power, shift, sum or repetition may be huge, since the source is untrusted."""
     if isinstance(op, ast.LShift):
         return not is_bounded(op, left, right) or right > _MAX_SHIFT
     if isinstance(op, ast.Mult):

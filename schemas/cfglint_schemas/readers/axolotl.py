@@ -1,4 +1,4 @@
-"""axolotl: the pydantic models below `axolotl.utils.schemas`, and the arguments that plugins add."""
+"""axolotl: the pydantic models in `axolotl.utils.schemas`, and the arguments that plugins add."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _find_plugins(source: Source) -> Iterator[tuple[str, Class]]:
-    """Yield every plugin of the release: the name that `plugins:` lists, and the class of its arguments."""
+    """Yield the plugins of the release: the name to list under `plugins:`, and the class of the arguments."""
     for module in source.list_modules("axolotl/integrations", word="get_input_args"):
         for node in module.tree.body:
             if not isinstance(node, ast.ClassDef):
@@ -68,7 +68,7 @@ def _read_input_args(plugin: Class) -> str | None:
 
 
 def _find_plugin_name(source: Source, plugin: Class) -> str:
-    """Return the shortest module path that exports the plugin, as entries of `plugins:` are written."""
+    """Return the plugin's name under the shortest module path that exports it, as `plugins:` lists it."""
     parts = plugin.module.name.split(".")
     for length in range(3, len(parts)):
         package: Module | None = source.find_module(".".join(parts[:length]))
@@ -78,7 +78,7 @@ def _find_plugin_name(source: Source, plugin: Class) -> str:
 
 
 def _read_builtin_plugins(source: Source) -> frozenset[str]:
-    """Return the class names of the plugins that load without being listed."""
+    """Return the class names of the plugins that axolotl loads even if they are not listed."""
     module = source.find_module("axolotl.integrations.base")
     if module is None or "BUILTIN_PLUGINS" not in module.bindings:
         return frozenset()

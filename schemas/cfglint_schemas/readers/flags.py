@@ -1,4 +1,4 @@
-"""Command-line flags of argparse: every `add_argument` call, read from the text."""
+"""Command-line flags of argparse: every `add_argument` call, read from the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_schemas.readers.types import FieldDefault, Fragment
 from cfglint_train.foundation.frozen import Frozen
 
 _TYPES: Final = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "str_to_bool": "boolean"}
-# Values that argparse's own actions store.
+# Default of a flag with these argparse actions.
 _SWITCH_VALUES: Final = {"store_true": False, "store_false": True}
 
 
@@ -20,10 +20,10 @@ class ParserFlag(Frozen):
     """A flag that an `add_argument` call adds."""
 
     name: str
-    """Long spelling, dashes included."""
+    """Long spelling with its dashes, or the first spelling if none is long."""
     key: TableKey
     group: str
-    """Variable that the call is made on: `parser`, or the name of an argument group."""
+    """Object on which `add_argument` is called: `parser`, or the variable of an argument group."""
 
 
 class ParserFlags(Frozen):
@@ -31,7 +31,7 @@ class ParserFlags(Frozen):
 
     flags: tuple[ParserFlag, ...]
     may_have_more: bool
-    """The parser may accept more flags (see `ArgumentCalls`)."""
+    """True if the parser may accept more flags (see `ArgumentCalls.may_have_more`)."""
 
 
 def read_parser(module: Module) -> ParserFlags:
@@ -87,7 +87,7 @@ def _apply_nargs(addition: ArgumentCall, words: dict[str, ast.expr], item: Fragm
         array["maxItems"] = nargs
     if isinstance(nargs, int) and nargs > 1:
         return array
-    # With a list of one word, the command line shows only the word; with an empty list, only the flag.
+    # A list of one word looks like a single word on the command line; an empty list looks like a switch.
     return {"anyOf": [array, item, {"enum": [True]}] if nargs == "*" else [array, item]}
 
 

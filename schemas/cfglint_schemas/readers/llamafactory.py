@@ -1,4 +1,4 @@
-"""LLaMA-Factory: the dataclasses of each command; transformers' training arguments have their own releases."""
+"""LLaMA-Factory: the dataclasses of each command; the training arguments follow transformers' releases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMANDS: Final = {
     "mca": "_TRAIN_MCA_ARGS",
     "megatron_bridge": "_TRAIN_MBRIDGE_ARGS",
 }
-# The package's name, and its former name, under which the first releases had the parser in `model`.
+# The package's name and former name; the first releases under the former name had the parser in `model`.
 _NAMES: Final = ("llamafactory", "llmtuner")
 _V1_CLASSES: Final = ("ModelArguments", "DataArguments", "TrainingArguments", "SampleArguments")
 _TRANSFORMERS: Final = "TrainingArguments"
@@ -46,7 +46,7 @@ def read(package: str, source: Source) -> ReleaseTable:
                 definitions.setdefault(_TRANSFORMERS, Definition({}))
                 names.append(_TRANSFORMERS)
             else:
-                # The class belongs to another package or is chosen at run time, so any name may be one of its keys.
+                # Another package defines the class, or it is chosen at run time, so any name may be a key of it.
                 definitions[class_.name] = Definition({}, "kept")
                 names.append(class_.name)
         if names:
@@ -62,15 +62,15 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _find_module(source: Source, name: str) -> Module | None:
-    """Return a module of the package under any of the package's names, or None."""
+    """Return a module of the package under its current or former name, or None."""
     return next((module for package in _NAMES if (module := source.find_module(f"{package}.{name}")) is not None), None)
 
 
 def _add_asserted_words(class_: Class, keys: Mapping[str, TableKey]) -> dict[str, TableKey]:
-    """Return a dataclass's keys, with the words that it asserts added to the words that it declares.
+    """Return a dataclass's keys, whose enumerations also have the words that the class asserts.
 
     `parse_dict` does not check values against a `Literal`; only `assert self.key in [...]` in `__post_init__` rejects
-    them.
+    other words.
     """
     extended = dict(keys)
     for node in ast.walk(class_.node):
@@ -88,10 +88,10 @@ def _add_asserted_words(class_: Class, keys: Mapping[str, TableKey]) -> dict[str
 
 
 def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
-    """Set the values of `template` to the registered templates if each is registered by a plain name.
+    """Set the enumeration of `template` to the registered templates, if every registration states a literal name.
 
-    `get_template_and_fix_tokenizer` rejects other names. Following the README, people add templates in this very file,
-    so an unknown name may be such an addition (`x-registry`).
+    `get_template_and_fix_tokenizer` rejects other names. The README asks users to add templates to this file, so an
+    unknown name may be a user's template (`x-registry`).
     """
     module, data = _find_module(source, "data.template"), definitions.get("DataArguments")
     if module is None or data is None or "template" not in data.keys:
@@ -110,7 +110,7 @@ def _name_templates(source: Source, definitions: dict[str, Definition]) -> None:
 
 
 def _add_stages(source: Source, definitions: dict[str, Definition]) -> None:
-    """Add the stages that `run_exp` compares with to the declared stages; the `Literal` does not reject them."""
+    """Add the stages that `run_exp` compares `stage` with to the enumeration, because the `Literal` is not enforced."""
     tuner, arguments = _find_module(source, "train.tuner"), definitions.get("FinetuningArguments")
     stage = None if arguments is None else arguments.keys.get("stage")
     if tuner is None or arguments is None or stage is None or "enum" not in stage.schema:
@@ -131,7 +131,7 @@ def _add_stages(source: Source, definitions: dict[str, Definition]) -> None:
 
 
 def _read_class_list(parser: Module, list_name: str) -> list[Class | External]:
-    """Return the classes in a list of dataclasses, wherever it is assigned; the longest assignment counts."""
+    """Return the classes in a named list of dataclasses; if it is assigned several times, the longest list counts."""
     lists = [
         node.value.elts
         for node in ast.walk(parser.tree)
@@ -151,7 +151,7 @@ def _read_class_list(parser: Module, list_name: str) -> list[Class | External]:
 def _find_added_classes(parser: Module, list_name: str) -> Iterator[Class | External]:
     """Yield the classes that a parser adds to a list of dataclasses (`HfArgumentParser(_TRAIN_ARGS + [chosen])`).
 
-    A class that is chosen at run time is external, under the expression that names it.
+    A class that is chosen at run time is returned as `External`, named by its expression.
     """
     for node in ast.walk(parser.tree):
         if isinstance(node, ast.Call) and get_dotted_name(node.func) == "HfArgumentParser" and node.args:
@@ -162,7 +162,7 @@ def _find_added_classes(parser: Module, list_name: str) -> Iterator[Class | Exte
 
 
 def _resolve_class(parser: Module, node: ast.expr) -> Class | External | None:
-    """Return the class that an expression names, or None if the text does not determine it."""
+    """Return the class that an expression names, or None if the source does not determine it."""
     name = get_dotted_name(node)
     try:
         symbol = parser.resolve_name(name) if name else None
@@ -172,7 +172,7 @@ def _resolve_class(parser: Module, node: ast.expr) -> Class | External | None:
 
 
 def _list_operands(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the items of a sum of lists, and the lists that it refers to by name."""
+    """Yield the items of the lists in a sum, and its operands that are not list displays."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         yield from _list_operands(node.left)
         yield from _list_operands(node.right)
@@ -184,7 +184,7 @@ def _list_operands(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _read_v1_classes(source: Source, models: ModelReader) -> dict[str, Definition]:
-    """Return the dataclasses of the second generation (`USE_V1=1`) if the release has them."""
+    """Return the dataclasses of v1 (`USE_V1=1`), or an empty mapping if the release has none."""
     definitions = {}
     for module in source.list_modules("llamafactory/v1/config"):
         for name in _V1_CLASSES:

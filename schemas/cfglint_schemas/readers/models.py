@@ -1,4 +1,4 @@
-"""Pydantic models and dataclasses as definitions: their fields, and the effect of other names."""
+"""Pydantic models and dataclasses as definitions: their fields, and the effect of unknown names."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _EFFECTS: Final = {"ignore": "dropped", "forbid": "error", "allow": "kept"}
 
 
 class ModelReader:
-    """The definitions of a tree of models, collected while its fields are read.
+    """A reader that collects the definitions of a tree of models while it reads their fields.
 
-    Set `enum_names` if enumerations are written by name, not by value (OmegaConf). `unknown` is the effect of a name
-    that a dataclass lacks; pydantic models state theirs. Set `prefer_alias` if users write a field's alias.
+    Set `enum_names` if configurations state enumeration members by name, not by value (OmegaConf). `unknown` is the
+    effect of a name that a dataclass lacks; pydantic models state this effect themselves. Set `prefer_alias` if users
+    normally write a field's alias.
     """
 
     __slots__ = ("_classes", "_definitions", "_enum_names", "_prefer_alias", "_unknown")
 
     def __init__(self, enum_names: bool = False, unknown: str = "error", prefer_alias: bool = False) -> None:
-        """Start without definitions."""
+        """Start with no definitions."""
         self._enum_names = enum_names
         self._prefer_alias = prefer_alias
         self._unknown = unknown
@@ -43,9 +44,9 @@ class ModelReader:
         return dict(self._definitions)
 
     def name_definition(self, class_: Class) -> str | None:
-        """Return the name of a model's definition, or None for a class that is not a model.
+        """Return the name of a model's definition and read it if new; return None for a class that is not a model.
 
-        If two classes share a name, the first gets it; the name of the other includes its module.
+        If two classes have the same name, the first one keeps it, and the name of the second includes its module.
         """
         if not (is_descendant(class_, "BaseModel") or is_dataclass(class_)):
             return None
@@ -58,7 +59,7 @@ class ModelReader:
         return name
 
     def read_keys(self, class_: Class) -> dict[str, TableKey]:
-        """Return a model's keys by the name that documents use."""
+        """Return a model's keys, including inherited ones, by the name that configurations use."""
         keys: dict[str, TableKey] = {}
         by_name = _is_populated_by_name(class_)
         for field in collect_fields(class_).values():
@@ -68,7 +69,7 @@ class ModelReader:
         return keys
 
     def find_unknown_effect(self, class_: Class) -> str:
-        """Return the effect of a name that the model lacks (pydantic ignores it by default)."""
+        """Return the effect of a name that the model lacks (pydantic drops it by default)."""
         if not is_descendant(class_, "BaseModel"):
             return self._unknown
         extra = _read_model_config(class_).get("extra", "ignore")
@@ -82,7 +83,7 @@ class ModelReader:
         schema = {**schema, **find_default(field).build_keywords(schema), **_read_deprecation(arguments)}
         spellings = _read_aliases(field, arguments)
         if spellings and not by_name and field.name not in spellings:
-            # Only the alias is an input name.
+            # pydantic accepts only the alias as an input name.
             return spellings[0], TableKey(schema, tuple(spellings[1:]))
         if spellings and self._prefer_alias:
             return spellings[0], TableKey(schema, tuple(name for name in (*spellings[1:], field.name)))
@@ -90,7 +91,7 @@ class ModelReader:
 
 
 def _read_deprecation(arguments: dict[str, ast.expr]) -> Fragment:
-    """Return the deprecation that `Field` states; DeepSpeed names the new key in `json_schema_extra`."""
+    """Return the schema keywords of a `Field`'s deprecation; DeepSpeed names the new key in `json_schema_extra`."""
     extra = arguments.get("json_schema_extra")
     if isinstance(extra, ast.Dict):
         words = {key.value: value for key, value in zip(extra.keys, extra.values) if isinstance(key, ast.Constant)}
@@ -116,13 +117,13 @@ def is_dataclass(class_: Class) -> bool:
 
 
 def _is_settable(field: Field) -> bool:
-    """Return whether a dataclass field can be set (`field(init=False)` cannot)."""
+    """Return whether a field can be set; a dataclass field with `field(init=False)` cannot."""
     init = (parse_call(field.value, "field") or {}).get("init")
     return not (isinstance(init, ast.Constant) and init.value is False)
 
 
 def _read_aliases(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
-    """Return the names that `validation_alias` or `alias` gives a field."""
+    """Return the names in a field's `validation_alias`, or else in its `alias`."""
     for argument in ("validation_alias", "alias"):
         node = arguments.get(argument)
         if node is None:
@@ -139,7 +140,7 @@ def _read_aliases(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
 
 
 def _read_model_config(class_: Class) -> dict[str, Any]:
-    """Return the settings of the model itself: `model_config`, or the inner class `Config` of pydantic 1."""
+    """Return the settings of a model: its `model_config`, or the inner class `Config` of pydantic 1."""
     for ancestor in list_ancestors(class_):
         for node in ancestor.node.body:
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "model_config":
@@ -171,7 +172,7 @@ def _evaluate_setting(class_: Class, node: ast.expr) -> Any:
     try:
         return evaluate(class_.module, node)
     except UndecidedError:
-        # `Extra.forbid` of pydantic 1, which another package defines.
+        # `Extra.forbid` of pydantic 1 is defined in another package, so it cannot be evaluated.
         return (get_dotted_name(node) or "").rpartition(".")[2]
 
 

@@ -1,4 +1,4 @@
-"""OLMo v1: the dataclass tree below `TrainConfig`, into which OmegaConf merges the YAML."""
+"""OLMo v1: the tree of dataclasses below `TrainConfig`, into which OmegaConf merges the YAML file."""
 
 from __future__ import annotations
 

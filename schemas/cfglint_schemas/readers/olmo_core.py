@@ -1,6 +1,6 @@
-"""OLMo-core: the configuration dataclasses, by class name, as scripts construct them.
+"""OLMo-core: the configuration dataclasses that scripts construct, by class name.
 
-The entry point `script` maps class names; `config` is the tree that a saved `config.json` holds.
+The entry point `script` has a key for each class name; `config` describes the contents of a saved `config.json`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def read(package: str, source: Source) -> ReleaseTable:
     """Return the vocabulary of one release; raise UndecidedError if the package is incomplete."""
     source.require_module(
         "olmo_core.config"
-    )  # the base of all configurations; if it is missing, only a part was copied
+    )  # base of all configurations; without it, only a part of the package was copied
     models = ModelReader()
     classes: dict[str, list[str]] = {}
     experiment: str | None = None
@@ -45,7 +45,7 @@ def _unite_references(references: list[str]) -> dict[str, object]:
 
 
 def _find_config_classes(source: Source) -> list[Class]:
-    """Return the dataclasses of configurations, without tests."""
+    """Return the configuration dataclasses of the package, except those in test modules."""
     classes = []
     for module in source.list_modules("olmo_core", word="@dataclass"):
         if ".testing" in module.name or ".test_" in module.name:

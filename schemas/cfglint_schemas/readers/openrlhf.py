@@ -27,7 +27,7 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _accept_word(key: TableKey) -> TableKey:
-    """Let a flag with `type=bool` take a word: it is not a switch, and `bool` accepts any text."""
+    """Return a flag's key. With `type=bool` it accepts any text, as `bool` does."""
     if key.schema.get("type") != "boolean" or key.schema.get("x-flag"):
         return key
     return key._replace(schema={**key.schema, "type": "string"})

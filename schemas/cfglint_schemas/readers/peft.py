@@ -1,4 +1,4 @@
-"""PEFT: the arguments of `LoraConfig`, which scripts pass as keywords."""
+"""PEFT: the keyword arguments of `LoraConfig`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_schemas.readers.source import Class, Source, UndecidedError
 from cfglint_schemas.readers.table import Definition, ReleaseTable
 
 _CONFIG: Final = "LoraConfig"
-# In 0.5, the adapter's file became a folder.
+# PEFT 0.5 turned the module of the adapter into a package.
 _MODULES: Final = ("peft.tuners.lora.config", "peft.tuners.lora")
 
 

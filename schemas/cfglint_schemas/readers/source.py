@@ -1,6 +1,6 @@
-"""Python source of a release, read as text: names resolved across modules, classes with fields, evaluated constants.
+"""Python source of a release: parse modules, resolve names, collect fields of classes, evaluate constant expressions.
 
-The source is never imported or run. If the text alone does not determine a value, `UndecidedError` is raised.
+The source is never imported or run. If it does not determine a value, `UndecidedError` is raised.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from cfglint_train.foundation.python_arithmetic import MAX_LENGTH
 from cfglint_train.foundation.python_grammar import parse_python
 
 MAX_STEPS: Final = 500_000
-"""Names, expressions and classes that are visited in one release; OpenRLHF 0.6.1 needs the most, 22,000."""
+"""Maximum number of steps (names, expressions, classes) per release; OpenRLHF 0.6.1 needs the most, 22,000."""
 
 
 class UndecidedError(Exception):
-    """A value or a name that the text alone does not determine."""
+    """Error for a value or a name that the source alone does not determine."""
 
 
 class TooManyStepsError(Exception):
-    """A source that refers to itself so often that reading it would take too long; never treated as undecided."""
+    """Error for a source that takes too many steps to read; it is not an `UndecidedError`, so no reader catches it."""
 
 
 class Class(Frozen):
@@ -35,7 +35,7 @@ class Class(Frozen):
 
     @property
     def name(self) -> str:
-        """The bare name."""
+        """Name of the class without its module."""
         return self.node.name
 
 
@@ -47,7 +47,7 @@ class Function(Frozen):
 
 
 class Assignment(Frozen):
-    """A name that is assigned an expression."""
+    """The expression that a top-level name is assigned, and its module."""
 
     module: Module
     node: ast.expr
@@ -63,7 +63,7 @@ Symbol = Union[Class, Function, Assignment, External, "Module"]
 
 
 class Field(Frozen):
-    """An annotated name in a class body."""
+    """A field: an annotated name in a class body."""
 
     owner: Class
     name: str
@@ -80,7 +80,7 @@ class Module:
     __slots__ = ("bindings", "name", "source", "star_imports", "tree")
 
     def __init__(self, source: Source, name: str, text: str) -> None:
-        """Parse a module and bind its top-level names."""
+        """Parse a module and collect the bindings of its top-level names."""
         self.source = source
         self.name = name
         self.tree = parse_python(text)
@@ -119,7 +119,7 @@ class Module:
                 self.bindings[alias.asname or alias.name] = (origin, alias.name)
 
     def resolve_import(self, name: str, level: int) -> str:
-        """Return the dotted name of the module that an import names, absolute or relative."""
+        """Return the absolute dotted name of the module in an import; `level` is the number of leading dots."""
         if not level:
             return name
         parts = self.name.split(".")
@@ -128,7 +128,7 @@ class Module:
         return ".".join([*package, name] if name else package)
 
     def resolve_name(self, name: str, depth: int = 0) -> Symbol:
-        """Return the symbol that a name, dotted or not, refers to; raise UndecidedError if the name is not bound."""
+        """Return the symbol that a simple or dotted name refers to; raise UndecidedError if it is not bound."""
         head, _, attributes = name.partition(".")
         symbol = self._resolve_part(head, depth)
         for part in attributes.split(".") if attributes else ():
@@ -177,29 +177,29 @@ class Module:
 
 
 class Source:
-    """All modules of one release, each parsed when first needed."""
+    """The modules of one release; each is parsed when first needed."""
 
     __slots__ = ("_modules", "_packages", "_steps", "tree")
 
     def __init__(self, tree: SourceTree) -> None:
-        """Prepare a source tree; modules are parsed later."""
+        """Store a source tree; its modules are parsed later."""
         self.tree = tree
         self._modules: dict[str, Module | None] = {}
         self._packages = {path.partition("/")[0] for path in tree.files if "/" in path}
         self._steps = 0
 
     def count_steps(self, count: int = 1) -> None:
-        """Count steps of reading; raise TooManyStepsError if there are too many."""
+        """Add to the number of steps; raise TooManyStepsError if it exceeds `MAX_STEPS`."""
         self._steps += count
         if self._steps > MAX_STEPS:
             raise TooManyStepsError(f"{self.tree.package} {self.tree.release}")
 
     def is_package(self, name: str) -> bool:
-        """Return whether a dotted name is a folder with an `__init__.py`."""
+        """Return whether a dotted name is a package, that is, a folder with an `__init__.py`."""
         return self.tree.has_file(name.replace(".", "/") + "/__init__.py")
 
     def find_module(self, name: str) -> Module | None:
-        """Return a module by its dotted name, or None if this release lacks it."""
+        """Return a module by its dotted name, or None if the source tree does not have it."""
         if name not in self._modules:
             path = name.replace(".", "/")
             text = self.tree.files.get(path + ".py", self.tree.files.get(path + "/__init__.py"))
@@ -207,14 +207,14 @@ class Source:
         return self._modules[name]
 
     def is_internal(self, name: str) -> bool:
-        """Return whether a dotted name belongs to the package itself.
+        """Return whether a dotted name belongs to the packages of the source tree.
 
-        If such a name cannot be resolved, it is missing because only a part of the package was read.
+        If an internal name cannot be resolved, its module is missing because the tree is incomplete.
         """
         return name.partition(".")[0] in self._packages
 
     def require_module(self, *names: str) -> Module:
-        """Return the first of some modules that exists; raise UndecidedError if none does."""
+        """Return the first of the named modules that exists; raise UndecidedError if none does."""
         for name in names:
             module = self.find_module(name)
             if module is not None:
@@ -222,7 +222,7 @@ class Source:
         raise UndecidedError(f"{self.tree.package} {self.tree.release} has none of {', '.join(names)}")
 
     def list_modules(self, folder: str, word: str = "") -> Iterator[Module]:
-        """Yield the modules below a folder whose text contains a word, in the order of their paths."""
+        """Yield the modules below a folder whose source contains `word`, in the order of their paths."""
         for path in self.tree.list_files(folder):
             if word not in self.tree.files[path]:
                 continue
@@ -231,7 +231,7 @@ class Source:
             yield module
 
     def resolve_imported(self, origin: str, name: str | None, depth: int = 0) -> Symbol:
-        """Return a module, or the symbol that one of its names refers to."""
+        """Return the module `origin`, or the symbol `name` in it; `External` if the tree does not have the module."""
         module = self.find_module(origin)
         if module is None:
             return External(origin if name is None else f"{origin}.{name}")
@@ -249,7 +249,10 @@ def get_dotted_name(node: ast.expr) -> str | None:
 
 
 def resolve_bases(class_: Class) -> list[Symbol]:
-    """Return the bases of a class as far as the text determines them; raise UndecidedError if one is missing."""
+    """Return the bases of a class, without those that are not simple or dotted names.
+
+    Raises UndecidedError if the module of a base in this package is missing.
+    """
     symbols: list[Symbol] = []
     for node in class_.node.bases:
         name = get_dotted_name(node.value if isinstance(node, ast.Subscript) else node)
@@ -266,7 +269,7 @@ def resolve_bases(class_: Class) -> list[Symbol]:
 
 
 def list_ancestors(class_: Class) -> list[Class]:
-    """Return a class and its ancestors in this package, most derived first, each once (depth first, left to right)."""
+    """Return a class and its ancestors in this package, most derived first, each once (depth-first, left to right)."""
     ancestors: list[Class] = []
     class_.module.source.count_steps()
     for base in resolve_bases(class_):
@@ -280,9 +283,9 @@ def list_ancestors(class_: Class) -> list[Class]:
 
 
 def is_descendant(class_: Class, *names: str) -> bool:
-    """Return whether a class has an ancestor with one of the names.
+    """Return whether a class or one of its ancestors has one of the names.
 
-    An ancestor is in this package, or is an external name whose last part is compared.
+    For a base from another package, the last part of its dotted name is compared.
     """
     for ancestor in list_ancestors(class_):
         if ancestor.name in names:
@@ -294,7 +297,7 @@ def is_descendant(class_: Class, *names: str) -> bool:
 
 
 def list_own_fields(class_: Class) -> list[Field]:
-    """Return the annotated names of one class body in order, without class variables and private names."""
+    """Return the fields that a class body declares, in order; class variables and private names are not fields."""
     fields = []
     for node in class_.node.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.startswith("_"):
@@ -305,14 +308,14 @@ def list_own_fields(class_: Class) -> list[Field]:
 
 
 def collect_fields(class_: Class) -> dict[str, Field]:
-    """Return the fields of a class, inherited ones included; the most derived definition of a name wins."""
+    """Return the fields of a class, including inherited ones; the most derived definition of a name wins."""
     fields: dict[str, Field] = {}
     for ancestor in reversed(list_ancestors(class_)):
         for field in list_own_fields(ancestor):
             class_.module.source.count_steps()
             fields[field.name] = field
         for node in ancestor.node.body:
-            # A bare assignment in a derived class changes the default of an inherited field.
+            # An assignment without annotation in a derived class changes the default of an inherited field.
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
                 if name in fields and fields[name].owner.node is not ancestor.node:
@@ -321,7 +324,7 @@ def collect_fields(class_: Class) -> dict[str, Field]:
 
 
 def unquote_annotation(annotation: ast.expr) -> ast.expr:
-    """Parse an annotation that is written as a string."""
+    """Return an annotation, parsed if it is a string; raise UndecidedError if the string is not an expression."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         try:
             return ast.parse(annotation.value, mode="eval").body
@@ -336,7 +339,10 @@ def is_enum(class_: Class) -> bool:
 
 
 def list_members(class_: Class) -> dict[str, Any]:
-    """Return the names and values of an enumeration's members; `auto()` counts as the name in lower case."""
+    """Return the names and values of an enumeration's members.
+
+    `auto()` counts as the name in lower case, a tuple as its first item, and an undetermined value as the name.
+    """
     values: dict[str, Any] = {}
     for ancestor in reversed(list_ancestors(class_)):
         for node in ancestor.node.body:
@@ -359,7 +365,11 @@ def list_members(class_: Class) -> dict[str, Any]:
 
 
 def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None, depth: int = 0) -> Any:
-    """Return the value of an expression made of constants; raise UndecidedError for other expressions."""
+    """Return the value of a constant expression; raise UndecidedError for any other expression.
+
+    Constants assigned to names, enumeration members and calls of some builtins are followed. `local` has the values of
+    local names. Tuples and sets are returned as lists.
+    """
     if depth > 50:
         raise UndecidedError("circular")
     module.source.count_steps()
@@ -463,7 +473,7 @@ def _evaluate_call(module: Module, node: ast.Call, local: dict[str, Any] | None,
 
 
 def _find_numeric_base(module: Module, name: str) -> type[int] | type[float] | None:
-    """Return `int` or `float` for a class of the package that derives from it (DeepSpeed's `pp_int`), or None."""
+    """Return `int` or `float` if a class of this name derives from it (DeepSpeed's `pp_int`), or None."""
     try:
         symbol = module.resolve_name(name)
     except UndecidedError:

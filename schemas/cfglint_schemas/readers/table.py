@@ -1,4 +1,4 @@
-"""The vocabulary of one release as a table."""
+"""Tables: the vocabulary of one release, as readers return it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class TableKey(Frozen):
     """One key in one release."""
 
     schema: Fragment
-    """Accepted values and the default."""
+    """Schema of the accepted values, with the default."""
     aliases: tuple[str, ...] = ()
-    """Other accepted spellings."""
+    """Other spellings that the release accepts."""
     gate: Json | None = None
-    """Precondition of the key: `{"plugins": [NAME, ...]}`, any of which adds it."""
+    """Precondition of the key: `{"plugins": [NAME, ...]}`; any of these plugins adds the key."""
 
 
 class Definition(Frozen):
@@ -27,7 +27,7 @@ class Definition(Frozen):
 
     keys: Mapping[str, TableKey]
     unknown: str = "error"
-    """Effect of a name that is not listed: dropped, error, warning or kept."""
+    """Effect of an unknown name: dropped, error, warning or kept."""
 
 
 class ReleaseTable(Frozen):
@@ -35,4 +35,4 @@ class ReleaseTable(Frozen):
 
     definitions: Mapping[str, Definition]
     entries: Mapping[str, tuple[str, ...]]
-    """Entry point -> the definitions whose keys it accepts at its root; the first entry point is the usual one."""
+    """Entry point -> definitions whose keys it accepts at its root; the first entry point is the default."""

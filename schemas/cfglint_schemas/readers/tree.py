@@ -6,7 +6,7 @@ from cfglint_train.foundation.frozen import Frozen
 
 
 class SourceTree(Frozen):
-    """The Python source of one release: module path (`axolotl/utils/schemas/config.py`) -> text."""
+    """The Python source of one release; `files` maps paths (`axolotl/utils/schemas/config.py`) to their text."""
 
     package: str
     release: str
@@ -17,5 +17,5 @@ class SourceTree(Frozen):
         return path in self.files
 
     def list_files(self, folder: str) -> list[str]:
-        """Return the files below a folder, sorted."""
+        """Return the paths of the files below a folder, sorted."""
         return sorted(path for path in self.files if path.startswith(folder.rstrip("/") + "/"))

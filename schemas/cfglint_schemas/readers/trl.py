@@ -1,4 +1,4 @@
-"""TRL: the dataclasses of each training script; transformers' training arguments have their own releases."""
+"""TRL: the dataclasses of each training script; the training arguments follow transformers' releases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(package: str, source: Source) -> ReleaseTable:
         if not isinstance(arguments, Class):
             raise UndecidedError(f"transformers {source.tree.release}: {_TRANSFORMERS} is not a class")
         return ReleaseTable({_TRANSFORMERS: Definition(models.read_keys(arguments)), **models.list_definitions()}, {})
-    # No class declares `env` and the arguments that `trl` passes on to the launcher.
+    # For `env` and the arguments that `trl` passes on to the launcher; no class declares them.
     definitions: dict[str, Definition] = {_LAUNCH: Definition({})}
     entries: dict[str, tuple[str, ...]] = {}
     for trainer, name in _TRAINERS.items():
@@ -47,7 +47,7 @@ def read(package: str, source: Source) -> ReleaseTable:
         for class_ in (config_class, *_find_other_classes(source, trainer)):
             title = class_.name
             if title in definitions and definitions[title].keys.keys() != models.read_keys(class_).keys():
-                title = f"{trainer}.{class_.name}"  # in early releases, scripts have classes of the same name
+                title = f"{trainer}.{class_.name}"  # in early releases, several scripts have a class of this name
             definitions[title] = Definition(models.read_keys(class_))
             names.append(title)
         if added_keys := _read_added_flags(source, trainer):
@@ -63,9 +63,9 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _find_config_class(source: Source, trainer: str, name: str) -> Class | None:
-    """Return the class of a trainer's arguments, or None.
+    """Return the configuration class of a trainer, or None if the release has none.
 
-    The class in `trl.trainer` may be an empty child of the experimental one.
+    The class in `trl.trainer` may be an empty subclass of the experimental class, which is then returned.
     """
     for module_name in (f"trl.trainer.{trainer}_config", f"trl.experimental.{trainer}.{trainer}_config"):
         module = source.find_module(module_name)
@@ -78,7 +78,7 @@ def _find_config_class(source: Source, trainer: str, name: str) -> Class | None:
 
 
 def _find_other_classes(source: Source, trainer: str) -> list[Class]:
-    """Return the classes that a trainer's script parses in addition to the trainer's arguments."""
+    """Return the dataclasses that a trainer's script parses in addition to the trainer's configuration class."""
     script = _find_script(source, trainer)
     names = _find_parsed_classes(script) if script is not None else []
     classes = [_find_class(source, script, name) for name in names or _list_default_classes(trainer)]
@@ -94,7 +94,7 @@ def _find_script(source: Source, trainer: str) -> Module | None:
 
 
 def _read_added_flags(source: Source, trainer: str) -> dict[str, TableKey]:
-    """Return the keys that a trainer's script adds to its parser; upstream's scripts add none, but a copy's may."""
+    """Return the keys that a trainer's script adds to its parser; upstream scripts add none, but a copy may."""
     script = _find_script(source, trainer)
     if script is None or not any(
         isinstance(node, ast.Attribute) and node.attr == _ADD_ARGUMENT for node in ast.walk(script.tree)
@@ -105,9 +105,10 @@ def _read_added_flags(source: Source, trainer: str) -> dict[str, TableKey]:
 
 
 def _list_default_classes(trainer: str) -> tuple[str, ...]:
-    """Return the classes to expect in addition to a trainer's arguments if its script is missing.
+    """Return the names of the classes to expect besides a trainer's configuration class if the script is not readable.
 
-    A copy may lack the link to the script. In 0.9, each trainer had its own class (trl 0.9.6 commands/cli_utils.py).
+    A copy may lack the link to the script. In TRL 0.9, each trainer had its own class (trl 0.9.6
+    commands/cli_utils.py).
     """
     return f"{trainer.upper()}ScriptArguments", "ScriptArguments", "ModelConfig"
 
@@ -127,7 +128,7 @@ def _find_parsed_classes(script: Module) -> list[str]:
 
 
 def _find_class(source: Source, script: Module | None, name: str) -> Class | None:
-    """Return a class by name, from the script or else from TRL, or None."""
+    """Return the class with a name in the script, or else in TRL's shared modules, or None."""
     if script is not None and isinstance(script.bindings.get(name), ast.ClassDef):
         symbol = script.resolve_name(name)
         return symbol if isinstance(symbol, Class) else None

@@ -1,7 +1,7 @@
 """Python annotations as JSON Schema: the accepted values of a key, and its default.
 
-The fragments use `type`, `enum`, `anyOf`, `items`, `additionalProperties`, `$ref`, `pattern` and the bounds of numbers.
-A type that another package defines is `{"x-external": NAME}`; its values are unknown.
+The fragments use `type`, `enum`, `anyOf`, `items`, `additionalProperties`, `$ref`, `pattern` and the bounds of numbers
+and lists. A type that another package defines is `{"x-external": NAME}`; its values are unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cfglint_train.foundation.frozen import Frozen
 
 Fragment = dict[str, Any]
 Refer = Callable[[Class], "str | None"]
-"""Names the definition of a class that has keys of its own; returns None for an opaque class."""
+"""Function that returns the name of the definition of a class with keys, or None for any other class."""
 
 _SCALARS: Final[dict[str, str]] = {
     "str": "string",
@@ -60,9 +60,9 @@ _BOUNDS: Final[dict[str, str]] = {
 def convert_annotation(
     module: Module, node: ast.expr, refer: Refer, enum_names: bool = False, depth: int = 0
 ) -> Fragment:
-    """Return the schema of an annotation.
+    """Return the schema of an annotation; it is empty if any value is possible.
 
-    `enum_names` uses the names of an enumeration instead of its values (OmegaConf).
+    With `enum_names`, enumerations accept the names of their members instead of the values (OmegaConf).
     """
     if depth > 20:
         return {}
@@ -135,7 +135,7 @@ def _convert_name(module: Module, dotted: str, refer: Refer, enum_names: bool, d
 
 
 def _convert_alias(symbol: Assignment, refer: Refer, enum_names: bool, depth: int) -> Fragment:
-    """Convert a named type: `PathOrStr = Union[str, PathLike]`, or a NewType or TypeVar of another type."""
+    """Return the schema of a type alias (`PathOrStr = Union[str, PathLike]`), a NewType or a TypeVar's bound."""
     node = symbol.node
     if isinstance(node, ast.Call):
         callee = (get_dotted_name(node.func) or "").rpartition(".")[2]
@@ -186,7 +186,7 @@ def _apply_metadata(module: Module, schema: Fragment, extras: list[ast.expr]) ->
 
 
 def _add_pattern(module: Module, schema: Fragment, keywords: list[ast.keyword]) -> Fragment:
-    """Add the regular expression of `StringConstraints(pattern=...)` to the schema of a text."""
+    """Return the schema of a string with the regular expression of `StringConstraints(pattern=...)`, if it has one."""
     pattern = next((keyword.value for keyword in keywords if keyword.arg == "pattern"), None)
     if pattern is None:
         return schema
@@ -197,7 +197,7 @@ def _add_pattern(module: Module, schema: Fragment, keywords: list[ast.keyword]) 
 
 
 def add_bounds(module: Module, schema: Fragment, arguments: dict[str, ast.expr]) -> Fragment:
-    """Return a fragment with the bounds of `Field(ge=..., lt=...)`."""
+    """Return the schema with the bounds in the arguments of `Field(ge=..., lt=...)`."""
     bounded = dict(schema)
     for name, keyword in _BOUNDS.items():
         if name in arguments:
@@ -205,14 +205,14 @@ def add_bounds(module: Module, schema: Fragment, arguments: dict[str, ast.expr])
                 bound = evaluate(module, arguments[name])
             except UndecidedError:
                 continue
-            # `min_length` limits both strings and lists; only the bound of a list is kept.
+            # `min_length` limits both strings and lists; the schema only has the bound of a list.
             if isinstance(bound, (int, float)) and (keyword != "minItems" or bounded.get("type") == "array"):
                 bounded[keyword] = bound
     return bounded
 
 
 def unite(parts: list[Fragment]) -> Fragment:
-    """Return the union of fragments: plain types in one list, literals in one enumeration, the rest as alternatives."""
+    """Return the union of schemas: plain types in one list, literals in one enumeration, the rest as alternatives."""
     flat: list[Fragment] = []
     for part in parts:
         if part == {}:
@@ -251,16 +251,16 @@ def _is_absent(value: Any, values: list[Any]) -> bool:
 
 
 class FieldDefault(Frozen):
-    """The default of a field: `value`, none (`required`), or a computed one."""
+    """The default of a field: `value`, unless the field is `required` or the default is `computed` at run time."""
 
     value: Any = None
     required: bool = False
     computed: bool = False
 
     def build_keywords(self, schema: Fragment) -> Fragment:
-        """Return the default as schema keywords; `x-computed` marks a default that the framework computes at run time.
+        """Return the default as a schema keyword: `default`, `x-required`, or `x-computed` (at run time).
 
-        `5e8` for an integer key becomes an integer. JSON has no infinity, so an infinite default counts as computed.
+        `5e8` becomes an integer for an integer key. Infinity and NaN count as computed, because JSON has neither.
         """
         if self.required:
             return {"x-required": True}
@@ -273,9 +273,9 @@ class FieldDefault(Frozen):
 
 
 def parse_call(node: ast.expr | None, *callees: str) -> dict[str, ast.expr] | None:
-    """Return the keyword arguments of a call of `callees` (`Field`, `field`), or None for other expressions.
+    """Return the keyword arguments of a call to one of `callees` (`Field`, `field`), or None for other expressions.
 
-    The argument `default` may also be positional.
+    The first positional argument counts as `default`.
     """
     if not isinstance(node, ast.Call) or (get_dotted_name(node.func) or "").rpartition(".")[2] not in callees:
         return None

@@ -1,7 +1,7 @@
-"""accelerate: the dataclass of its configuration file, and the launcher's flags behind each nested section.
+"""accelerate: the dataclasses of its configuration file, and the launcher's flags behind each nested section.
 
-The launcher copies every key of a nested mapping to its own options, so a section's keys are the names of flags. A key
-without a flag is set and never read.
+The launcher copies every key of a nested mapping to its options, so the keys of a section are names of flags. A key
+without a flag is copied too, but never read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from cfglint_train.foundation.frozen import Frozen
 
 
 class Section(Frozen):
-    """A nested mapping of the configuration file and the flags that it corresponds to."""
+    """The flags that a nested mapping of the configuration file corresponds to."""
 
     prefix: str
-    """Common prefix of the flags' names; empty if the group alone identifies them."""
+    """Common prefix of the flags' names; empty if the argument group identifies the flags."""
     group: str
-    """Variable of the argument group, if names do not identify the flags."""
+    """Variable of the argument group; empty if the prefix identifies the flags."""
 
 
 _SECTIONS: Final[dict[str, Section]] = {
@@ -68,7 +68,7 @@ def _read_section(flags: list[ParserFlag], flag_group: Section, adds_prefix: boo
         if flag.group != flag_group.group if flag_group.group else not name.startswith(flag_group.prefix):
             continue
         short = (name[len(flag_group.prefix) :],) if adds_prefix else ()
-        # The launcher takes values from the file as they are: types and choices apply only to the command line.
+        # The launcher uses values from the file unchecked: types and choices only apply to the command line.
         keys[name] = TableKey({**flag.key.schema, "x-unchecked": True}, tuple(word for word in short if word))
     return keys
 

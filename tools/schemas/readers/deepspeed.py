@@ -1,8 +1,8 @@
-"""DeepSpeed: the keys that its configuration reader looks up, and the pydantic models that it fills from sections.
+"""DeepSpeed: the keys that its configuration reader looks up, and the pydantic models that it builds from sections.
 
-`DeepSpeedConfig` reads a plain mapping through many small functions. This reader follows that mapping through them:
-each variable stands for a set of routes into the configuration, and every look-up with a constant key is a key of the
-vocabulary. `Model(**section)` gives the section the model's fields.
+`DeepSpeedConfig` reads a plain mapping through many small functions. This reader follows the mapping through them: each
+variable stands for a set of routes into the configuration, and every lookup with a constant key adds a key to the
+vocabulary. After `Model(**section)`, the section has the model's fields.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _ROOT_NAME: Final = "DeepSpeedConfig"
 
 
 class Scope(Frozen):
-    """The names of a function while it is followed."""
+    """The names in a function that is being followed."""
 
     module: Module
     owner: Class | None
     routes: dict[str, Routes]
     """Variables that hold the configuration or a part of it."""
     constants: dict[str, list[Any]]
-    """Variables with known values (all values of a loop)."""
+    """Variables with known values; a loop variable has all values of the loop."""
     imports: dict[str, tuple[str, str]]
-    """Names that the function itself imports: module and name."""
+    """Names that the function imports -> module and name there."""
 
     def resolve(self, name: str) -> Symbol | None:
-        """Return the symbol that a name refers to here, or None if it is unknown."""
+        """Return the symbol that a name refers to in the function, or None if it is unknown."""
         try:
             if name in self.imports:
                 return self.module.source.resolve_imported(*self.imports[name])
@@ -63,7 +63,7 @@ class Scope(Frozen):
 
 
 class _Argument(Frozen):
-    """An argument: the parts of the configuration or the values that it may hold."""
+    """The parts of the configuration, and the known values, that an argument may hold."""
 
     routes: Routes
     constants: list[Any]
@@ -73,12 +73,12 @@ _SELF: Final = _Argument(_NOWHERE, [])
 
 
 class ConfigFollower:
-    """Follows the configuration through the functions that read it, and collects their look-ups."""
+    """A follower of the configuration through the functions that read it; it collects their lookups."""
 
     __slots__ = ("_results", "defaults", "models", "open_routes")
 
     def __init__(self) -> None:
-        """Start at the root, without look-ups."""
+        """Start at the root, with no lookups."""
         self.defaults: dict[Route, Fragment] = {(): {}}
         self.models: dict[Route, list[Class]] = {}
         self.open_routes: set[Route] = set()
@@ -91,9 +91,9 @@ class ConfigFollower:
         constants: dict[str, list[Any]],
         owner: Class | None = None,
     ) -> Routes:
-        """Follow a function and return the routes of its result.
+        """Follow a function once per set of arguments, and return the routes of its result.
 
-        `arguments` and `constants` are the parameters that hold parts of the configuration or known values.
+        `arguments` maps parameters to the parts of the configuration that they hold, `constants` to known values.
         """
         held_routes = {name: sorted(routes) for name, routes in sorted(arguments.items())}
         call_key = repr(
@@ -148,7 +148,7 @@ class ConfigFollower:
         routes = self.follow_expression(scope, node.iter)
         names = [target.id for target in ast.walk(node.target) if isinstance(target, ast.Name)]
         if routes and names:
-            # In a loop over a section, the names are chosen by the user.
+            # The user chooses the names in a section that the code loops over.
             self.open_routes |= routes
             scope.routes[names[-1]] = frozenset((*route, ANY) for route in routes)
         elif isinstance(node.target, ast.Name):
@@ -156,7 +156,7 @@ class ConfigFollower:
         return self._follow_block(scope, node.body)
 
     def follow_expression(self, scope: Scope, node: ast.expr | None) -> Routes:
-        """Return the routes that an expression holds, and record its look-ups."""
+        """Return the routes that an expression holds, and record its lookups."""
         if node is None:
             return _NOWHERE
         if isinstance(node, ast.Name):
@@ -181,7 +181,7 @@ class ConfigFollower:
         return routes
 
     def _follow_comprehension(self, scope: Scope, node: ast.DictComp) -> Routes:
-        """Follow `{key: section.get(key, {}) for key in NAMES}`, which is a part of the section itself."""
+        """Follow `{key: section.get(key, {}) for key in NAMES}`, which holds the same route as the section."""
         generator = node.generators[0]
         if isinstance(generator.target, ast.Name):
             scope.constants[generator.target.id] = self._evaluate_constants(scope, generator.iter)
@@ -203,7 +203,7 @@ class ConfigFollower:
                 self._record_model(scope, name, routes)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "items", "values", "pop"):
             routes = self.follow_expression(scope, node.func.value)
-            # A function that pops keys passes the rest on, whatever the keys are.
+            # A function that pops keys passes on the rest, so the section accepts any key.
             self.open_routes |= routes if node.func.attr == "pop" else _NOWHERE
             return routes
         if short_name in _COPIES and arguments:
@@ -293,7 +293,7 @@ class ConfigFollower:
 
 
 def _evaluate_defaults(function: Function) -> dict[str, list[Any]]:
-    """Return the known defaults of a function's parameters."""
+    """Return the defaults of a function's parameters that the source determines."""
     parameters = function.node.args.args[len(function.node.args.args) - len(function.node.args.defaults) :]
     defaults = {}
     for word, default in zip(parameters, function.node.args.defaults):
@@ -333,7 +333,7 @@ def read(package: str, source: Source) -> ReleaseTable:
 
 
 def _read_removed_keys(module: Module, table: str) -> list[str]:
-    """Return the keys that a release rejects by name."""
+    """Return the keys in a table of removed keys, which the release rejects, or an empty list if there is no table."""
     try:
         symbol = module.resolve_name(table)
     except UndecidedError:
@@ -349,7 +349,7 @@ def _mark_removed(definitions: dict[str, Definition], name: str, key: str) -> No
 
 
 def _build_definitions(follower: ConfigFollower) -> dict[str, Definition]:
-    """Return the sections that were looked into as definitions, named after their model or else their route."""
+    """Return the sections with lookups as definitions, named after their model or else their route."""
     models = ModelReader(prefer_alias=True)
     children: dict[Route, dict[str, TableKey]] = {(): {}}
     for route in sorted({*follower.defaults, *follower.models}):
@@ -370,7 +370,7 @@ def _build_definitions(follower: ConfigFollower) -> dict[str, Definition]:
             keys.pop(ANY, None)
             definitions[_name_section(route)] = Definition(keys, unknown)
         elif looked_up:
-            # The section of a model, into which the reader also looks by hand.
+            # The section has a model, but the reader also looks up keys in it directly.
             definitions[_name_model(models, follower.models[route][0])] = Definition(keys, unknown)
     return {**models.list_definitions(), **definitions}
 
@@ -390,7 +390,7 @@ def _build_schema(
 
 
 def _build_unchecked(facts: Fragment) -> Fragment:
-    """Return the schema of a value that is not validated; the type of its default is the best guess."""
+    """Return the schema of an unchecked value; its type is guessed from the default."""
     if "default" not in facts:
         return {"x-unchecked": True}
     default = facts["default"]

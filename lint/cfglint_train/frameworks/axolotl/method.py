@@ -68,7 +68,7 @@ def _read_kernels(config: Config) -> Iterator[Triple]:
 def _write_kernels(config: Config, changes: Changes) -> list[Change]:
     """Return the changes that turn all kernels off.
 
-    Raise `CannotEdit` for turning them on: the kernels that work depend on the model.
+    Raise `CannotEdit` if the change turns them on, because which kernels work depends on the model.
     """
     if "method.lora_kernels" not in select_pending(LORA_KERNELS, config, changes):
         return []
@@ -142,7 +142,7 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
 
 
 def _write_quantization(config: Config, changes: Changes) -> list[Change]:
-    """Return the changes that quantize the base weights of an adapter, and the experts, to 4 bits.
+    """Return the changes that quantize the base weights under an adapter, and the experts, to 4 bits.
 
     Raise `CannotEdit` for any other change.
     """
@@ -211,7 +211,7 @@ def _parse_words(value: Any) -> tuple[str, ...]:
 
 
 WORD_LIST: Final = Codec(_parse_words, list)
-"""Codec of a string or a list of strings, read as a tuple."""
+"""Codec for a string or a list of strings, read as a tuple."""
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:

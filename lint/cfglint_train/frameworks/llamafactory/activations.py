@@ -40,7 +40,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if is_requested and isinstance(use_reentrant, bool):
         yield "activations.reentrant", use_reentrant, config.get_origin("gradient_checkpointing_kwargs")
     elif is_requested:
-        # The Trainer calls LLaMA-Factory's own switch again, without arguments.
+        # The Trainer calls LLaMA-Factory's own `gradient_checkpointing_enable` again, without arguments.
         yield "activations.reentrant", True, config.get_origin("gradient_checkpointing")
     else:
         value = config.get("use_reentrant_gc", default=True)

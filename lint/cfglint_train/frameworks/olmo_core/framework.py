@@ -1,8 +1,8 @@
 """OLMo-core: a Python script that builds its configuration, or the `config.json` saved beside a checkpoint.
 
-Both are read as a tree (`script.py`): `train_module.rank_microbatch_size` is the same route in either, and in the
-override of a launch (`--train_module.rank_microbatch_size=8192`). Batch sizes are tokens in OLMo-core and sequences in
-the plan.
+Both are read as a tree (`script.py`): `train_module.rank_microbatch_size` is the same route in both, and in a
+launch override (`--train_module.rank_microbatch_size=8192`). Batch sizes are tokens in OLMo-core and sequences in the
+plan.
 
 Sources: ai2-olmo-core 1.0.0 to 3.0.0 (`train/train_module/transformer/`, `train/config.py`, `train/trainer.py`,
 `train/callbacks/`, `distributed/parallel/`, `nn/transformer/`, `optim/`, `data/data_loader.py`, `config.py`).

@@ -116,7 +116,7 @@ def _infer_batch(job: Job) -> None:
     if is_on(job.main, flag.DYNAMIC_BATCH):
         return
     if micro and global_batch and ranks:
-        # DeepSpeed refuses an uneven division; one step is the minimum.
+        # DeepSpeed rejects a batch that does not divide evenly; the minimum is one accumulation step.
         plan.infer(
             "batch.accumulation", max(1, global_batch // (micro * ranks)), "batch / micro batch / data-parallel ranks"
         )
@@ -145,7 +145,8 @@ def _infer_rollout(job: Job) -> None:
     if plan.get("rollout.train_sleep") and plan.get("parallel.offload_optimizer") == "cpu":
         _put_effective(job, "rollout.train_sleep", False, "adam_offload leaves nothing to move")
     # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep after the broadcast. 0.9.2 to 0.11.2 wake the
-    # weights for the broadcast and keep them until the next rollout. Checkpoints are written between the two.
+    # weights for the broadcast and keep them until the next rollout. Checkpoints are written between the broadcast and
+    # the next rollout.
     if plan.get("rollout.sleep"):
         awake = not is_before(config, "0.9.2")
         plan.infer("rollout.awake_at_save", awake, "the weights stay on the GPU after the broadcast")

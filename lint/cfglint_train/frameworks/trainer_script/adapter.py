@@ -1,4 +1,4 @@
-"""Arguments that a script passes to PEFT's `LoraConfig`, which refuses unknown keywords."""
+"""Arguments that a script passes to PEFT's `LoraConfig`, which rejects unknown keywords."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ def _rename_keyword(config: Config, adapter: Record, name: str, new: str) -> Cha
 def _is_confident(value: Any, written: str, suggestion: str, is_close: bool) -> bool:
     """Return whether a keyword that is close to a known keyword is certainly a typo.
 
-    It never is for a switch, because the names of methods differ by a single letter (`use_qlora`).
+    A boolean keyword is never treated as a typo, because method names can differ by a single letter (`use_qlora`).
     """
     return is_close and type(value) is not bool

@@ -20,7 +20,7 @@ _POSITION_ARGUMENTS: Final = ("config", "rope_scaling", "rope_parameters", "max_
 
 
 def infer_script(job: Job) -> None:
-    """Infer layers spread over GPUs, casts, position embeddings, frozen weights, and the script's reference model."""
+    """Infer casts, position embeddings, frozen weights, layers spread over GPUs, and the script's reference model."""
     config, plan = job.main, job.plan
     _infer_command_line(job)
     node = config.get_node()
@@ -32,7 +32,7 @@ def infer_script(job: Job) -> None:
     spread = config.get("_DEVICE_MAP_")
     if (spread in _SPREADING_DEVICE_MAPS or isinstance(spread, Unknown)) and plan.world_size != 1:
         origin = config.get_origin("_DEVICE_MAP_")
-        # transformers refuses it under torchrun, and a single process spreads the layers.
+        # transformers rejects these device maps under torchrun; a single process spreads the layers over its GPUs.
         note = "`device_map` may spread the layers over the GPUs"
         plan.put("parallel.strategy", None, Origin("inferred", origin.place, note, "device_map"))
     if plan.get("precision.params") is None and config.get("_LOADED_") == "script" and config.get("dtype") is None:
@@ -75,7 +75,7 @@ def _find_freezing(config: Config) -> Place | None:
 
 
 def _infer_command_line(job: Job) -> None:
-    """Record the reason why the model or the sharding is unknown in a script that its command line configures."""
+    """Record why the model or the sharding is unknown if a script gets its settings from the command line."""
     from cfglint_train.frameworks.trainer_script.line import RECIPE, CommandLineSetting
 
     config, plan = job.main, job.plan

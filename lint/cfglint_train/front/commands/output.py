@@ -57,7 +57,7 @@ def _join_masked(lines: Iterable[str]) -> str:
 
 
 def sanitize(text: str) -> str:
-    """Return a text that is safe to print, even if it comes from untrusted files."""
+    """Return text that is safe to print, even if it comes from untrusted files."""
     from cfglint_train.foundation.redact import build_redaction
     from cfglint_train.reports.escape import escape_text
 
@@ -79,7 +79,7 @@ def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
 
 
 def format_troubles(result: Result) -> Iterator[str]:
-    """Return one line for each problem that kept cfglint from checking."""
+    """Return one line for each problem that prevented a check."""
     from cfglint_train.foundation.redact import build_redaction
     from cfglint_train.reports import text
 
@@ -88,7 +88,7 @@ def format_troubles(result: Result) -> Iterator[str]:
 
 
 def format_verbose(result: Result, options: Any) -> Iterator[str]:
-    """Yield the lines that `--verbose` adds: reasons for skipped files, and the releases of the runs."""
+    """Yield the lines that `--verbose` adds: why files were skipped, and the releases of the runs."""
     if options.verbose:
         for skipped in result.skipped:
             yield f"not checked: {sanitize(skipped.path)}: {sanitize(skipped.reason)}"

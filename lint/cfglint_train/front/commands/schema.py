@@ -57,7 +57,7 @@ def _format_dependents() -> str:
 
 
 def schema(argv: list[str]) -> int:
-    """Print the schema and return the exit code. Raise UsageError."""
+    """Print the schema and return the exit code. Raise UsageError for invalid arguments."""
     options = _build_parser().parse_args(argv)
     if options.framework is None:
         sys.stdout.writelines(f"{line}\n" for line in _list_vocabularies())
@@ -96,7 +96,7 @@ def _list_vocabularies() -> list[str]:
 
 
 def _parse_release(text: str, vocabulary: Vocabulary) -> str:
-    """Return a release that the vocabulary covers. Raise UsageError for others."""
+    """Parse a release. Raise UsageError if it is invalid or the vocabulary does not cover it."""
     from cfglint_train.foundation.versions import parse_release
 
     text = text.removeprefix("v")

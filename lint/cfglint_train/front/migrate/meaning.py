@@ -1,4 +1,4 @@
-"""Changes of a run's behaviour after a migration: differences between the plans, and changed defaults."""
+"""Changes in a run's behaviour after a migration: differences between the plans, and changed defaults."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _list_sections(vocabulary: Vocabulary, release: str, context: Context, confi
 
 
 def _find_successor(vocabulary: Vocabulary, route: Route, release: str, context: Context) -> KeyFact | None:
-    """Return the setting of a route at a release, under its new name if it was renamed."""
+    """Return the setting at a route in a release, under its new name if it was renamed."""
     fact = vocabulary.find_fact(route, release, context)
     status = None if fact is None else fact.resolve_status()
     if status is None or fact is None:
