@@ -1,8 +1,8 @@
 """CHK002 host-not-checked: a run needs a lot of host memory, but the host's memory is not stated.
 
 ## What it does
-Reports how much host memory a node needs if many nodes have less, and no flag, setting or comment states the capacity.
-The estimate covers loading, training and resuming. The rule applies to these runs:
+Reports how much host memory a node needs if that is more than many nodes have, and no flag, setting or comment states
+the capacity. The estimate covers loading, training and resuming. The rule applies to these runs:
 
 - runs that offload to the host
 - runs whose inference engines or training states sleep, that is, move to the host while idle
@@ -10,7 +10,7 @@ The estimate covers loading, training and resuming. The rule applies to these ru
 
 ## Why is this bad?
 Offloading a 236B model on six nodes needs more than 600 GiB on each node. If a node has less, the process is killed.
-cfglint cannot check this without the host's memory.
+cfglint cannot check this without knowing the host's memory.
 
 ## Example
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B on one node, host memory not stated

@@ -5,8 +5,8 @@ Reports relative paths for checkpoints and weights, including default paths, if 
 
 ## Why is this bad?
 Ray copies `working_dir` into its session folder on the node that runs the job, and starts the job there. A relative
-path points into that copy and fills the disk that holds `/tmp`. Once no job uses the copy and its cache (10 GB by
-default) is full, Ray deletes the copy with all checkpoints.
+path points into that copy and fills the disk that holds `/tmp`. Once no job uses the copy and Ray's cache (10 GB
+by default) is full, Ray deletes the copy with all checkpoints.
 
 ## Example
     ray job submit --runtime-env-json='{"working_dir": "/openrlhf"}' \

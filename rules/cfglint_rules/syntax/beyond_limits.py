@@ -25,7 +25,7 @@ There are also limits for the whole repository: 500,000 files that git tracks (5
 search. If a repository exceeds one of them, cfglint reports an info that names the limit, at one of the affected files.
 
 ## Why is this bad?
-Everything beyond the limit was not checked. The largest known configuration is 312 kB and has 2,800 values. A larger
+Nothing beyond the limit was checked. The largest known configuration is 312 kB and has 2,800 values. A larger
 file is most likely data with the name of a configuration file.
 
 ## Example
