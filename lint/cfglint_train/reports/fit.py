@@ -172,7 +172,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         elsewhere=tuple(map(_build_room, alternatives.host_and_disk)),
         rungs=tuple(map(_build_rung, alternatives.alternatives)),
         solution=None if alternatives.solution is None else _build_solution(alternatives.solution),
-        hardware_need=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
+        holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
         offload=None if alternatives.offload is None else escape_data(alternatives.offload),
         largest=alternatives.largest,
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),
