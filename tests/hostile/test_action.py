@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.front.test_action import (
+from tests.front.test_action import (  # noqa: F401 (fixtures)
     STEPS,
     copy_action,
+    lint,
     run_git,
     run_step,
+    temporary,
+    upstream,
     write_event,
     write_files,
 )
@@ -116,7 +119,7 @@ def test_everything_that_the_action_installs_is_pinned_by_hashes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [True, False])
-def test_the_settings_that_counted_are_named(upstream, tmp_path, lint, temporary, changed):
+def test_the_settings_that_counted_are_named(upstream, tmp_path, lint, temporary, changed):  # noqa: F811
     settings = {"cfglint.toml": 'select = ["SYN"]\n'}
     base = {"a.yaml": TWICE, **({} if changed else settings)}
     commit = upstream.merge_pull_request(base, settings if changed else {"b.yaml": TWICE})
@@ -142,7 +145,7 @@ EXTENDING = {"cfglint.toml": 'extend = "shared.toml"\n', "shared.toml": STRICT}
         pytest.param({"cfglint.toml": STRICT}, {"sub/cfglint.toml": LAX}, (), None, id="a nearer file"),
     ],
 )
-def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change, removed, told):
+def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change, removed, told):  # noqa: F811
     commit = upstream.merge_pull_request(base, {"sub/a.yaml": TWICE, **change}, *removed)
     checkout = upstream.check_out(tmp_path / "checkout", commit)
     event = write_event(temporary, "pull_request", commit)
@@ -163,13 +166,13 @@ def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change,
         ({"x.md": ""}, ("cfglint.toml",), "cfglint.toml (removed by the change under test: review it first)"),
     ],
 )
-def test_every_settings_file_that_changes_is_named(upstream, tmp_path, lint, temporary, change, removed, told):
+def test_every_settings_file_that_changes_is_named(upstream, tmp_path, lint, temporary, change, removed, told):  # noqa: F811
     commit = upstream.merge_pull_request({"a.yaml": TWICE, **EXTENDING}, change, *removed)
     checkout = upstream.check_out(tmp_path / "checkout", commit)
     assert f"settings: {told}" in lint(checkout, write_event(temporary, "pull_request", commit), extra_args="").output
 
 
-def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint, temporary):
+def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint, temporary):  # noqa: F811
     upstream.commit({"cfglint.toml": STRICT, "a.yaml": TWICE, "lax.toml": LAX})
     before = run_git(upstream.root, "rev-parse", "HEAD")
     (upstream.root / "cfglint.toml").unlink()
@@ -189,7 +192,7 @@ def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint
         ("push", "main", "settings-from must be checkout or base, not main"),
     ],
 )
-def test_a_base_that_is_unknown_fails(upstream, tmp_path, lint, temporary, name, settings_from, said):
+def test_a_base_that_is_unknown_fails(upstream, tmp_path, lint, temporary, name, settings_from, said):  # noqa: F811
     commit = upstream.commit({"a.yaml": TWICE})
     checkout = upstream.check_out(tmp_path / "checkout", commit)
     outcome = lint(checkout, write_event(temporary, name, commit), settings_from=settings_from)
@@ -197,7 +200,7 @@ def test_a_base_that_is_unknown_fails(upstream, tmp_path, lint, temporary, name,
     assert said in outcome.output
 
 
-def test_a_pull_request_cannot_accept_its_own_findings(upstream, tmp_path, lint, temporary):
+def test_a_pull_request_cannot_accept_its_own_findings(upstream, tmp_path, lint, temporary):  # noqa: F811
     entry = {"path": "a.yaml", "code": "SYN003", "line": "micro_batch_size: 2", "count": 1}
     empty, accepting = ({"version": 1, "findings": findings} for findings in ([], [entry]))
     base = {"cfglint.toml": 'baseline = "known.json"\n', "known.json": json.dumps(empty)}
