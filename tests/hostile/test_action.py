@@ -155,7 +155,7 @@ def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change,
     assert "SYN003" in outcome.output
     assert outcome.code == 1
     if told is not None:
-        assert f"settings: {told} as the base has it (" in outcome.output
+        assert f"settings: {told} from the base (" in outcome.output
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_a_pull_request_cannot_accept_its_own_findings(upstream, tmp_path, lint,
     checked = {"extra_args": "--select\nSYN", "fail_on": "info"}
     outcome = lint(checkout, event, settings_from="base", **checked)
     assert outcome.code == 1
-    assert "settings: known.json as the base has it (" in outcome.output
+    assert "settings: known.json from the base (" in outcome.output
     outcome = lint(checkout, event, **checked)
     assert outcome.code == 0
     assert "settings: known.json (changed by the change under test: review it first)" in outcome.output

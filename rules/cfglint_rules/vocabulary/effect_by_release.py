@@ -156,7 +156,7 @@ def _create_cache(_: Config) -> dict[tuple[Route, int], EffectByRelease]:
 def find_unknown_key_effects(occurrence: KeyOccurrence) -> EffectByRelease | None:
     """Return the effects of an unknown key for the releases that do not accept it, or None if the effective one does.
 
-    A release that accepts any key in the section says nothing about the key and is left out.
+    A release that accepts any key in the section is no evidence about the key and is left out.
     """
     effects = find_effects(occurrence)
     if effects.current_effect == ACCEPTED:
