@@ -1,4 +1,4 @@
-"""Python API: lint, fix, fit and estimate files or texts.
+"""Python API: lint, fix, fit and estimate files or in-memory sources.
 
     from cfglint_train import api
 
@@ -6,8 +6,9 @@
     for finding in checked.findings:
         print(finding.path, finding.line, finding.code, finding.message)
 
-The command line calls these functions and adds only argv, colors and exit codes. Nothing here executes, imports or
-downloads what it reads. Files are written only by `accept`, and by `fix`, `fit` and `ignore` with `write=True`.
+The command line calls these functions and adds only argument parsing, colors and exit codes. The API never executes or
+imports the files that it reads, and downloads nothing. Files are written only by
+`accept`, and by `fix`, `fit` and `ignore` with `write=True`.
 
 Stable: `Options`, the functions, the exceptions, and the records in `findings`, `files`, `errors`, `skipped`, `runs`,
 `applied` and `refused` (the JSON reports print the same records). The `raw` attributes are internal objects of the
@@ -69,7 +70,7 @@ _HOMES = {
     "Applied": "fixing.loop", "CheckedFile": "judging.result", "Refused": "fixing.loop",
     "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result",
 }  # fmt: skip
-"""Modules of the records that are not in `records`; imported lazily because a lint that prints a report needs none."""
+"""Modules of the records that are not in `records`; imported lazily because printing a text report needs none."""
 
 
 def __getattr__(name: str) -> Any:
@@ -82,12 +83,12 @@ def __getattr__(name: str) -> Any:
 
 
 class _Record:
-    """A result whose fields are computed on first access; they define equality and `repr`, and `replace` copies it."""
+    """Base class of the results: equality, `repr` and `replace` use the fields that `_fields` lists."""
 
     _fields: ClassVar[tuple[str, ...]]
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values for some fields; `raw` stays the same. Raise TypeError for unknown names."""
+        """Return a copy with the named fields replaced and the same `raw`. Raise TypeError for unknown names."""
         unknown = [name for name in changes if name not in self._fields]
         if unknown:
             names = ", ".join(self._fields)
@@ -137,7 +138,7 @@ class _InputResult(_Record):
 
 
 class LintResult(_InputResult):
-    """The result of `lint`. Credentials are masked in all texts of the records."""
+    """The result of `lint`. Credentials are masked in every string of the records."""
 
     _fields = ("findings", "files", "not_checked", "unsupported", "errors", "skipped")
 
@@ -164,7 +165,7 @@ class LintResult(_InputResult):
 
     @cached_property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
-        """Files that look like those of unsupported tools, grouped by tool."""
+        """Files that appear to belong to unsupported tools, grouped by tool."""
         from cfglint_train.reports import json
 
         return tuple(json.list_unsupported(self.raw))
@@ -176,12 +177,12 @@ class FixResult(_Record):
     _fields = ("applied", "refused", "sources", "texts", "written", "lint")
 
     def __init__(self, raw: FixOutcome, written: bool, source_texts: Mapping[str, bytes]) -> None:
-        """Wrap a result of the fixer; `source_texts` are the texts that the caller passed, by path."""
+        """Wrap a result of the fixer; `source_texts` holds the sources that the caller passed, by path."""
         self._source_texts = source_texts
         self.raw = raw
         """Internal result of the fixer, which `cfglint_train.reports.diff` renders."""
         self.written = written
-        """True if the new contents are on disk; files that could not be written are listed in `lint.errors`."""
+        """True if the new contents were written to disk, except for the files that `lint.errors` lists."""
 
     @cached_property
     def sources(self) -> Mapping[str, bytes]:
@@ -190,7 +191,7 @@ class FixResult(_Record):
 
     @cached_property
     def texts(self) -> Mapping[str, bytes]:
-        """The texts that the caller passed, by path, after fixing; unchanged texts are included."""
+        """The sources that the caller passed, after fixing, by path; unchanged sources are included."""
         return {path: self.raw.sources.get(path, text) for path, text in self._source_texts.items()}
 
     @cached_property
@@ -215,7 +216,7 @@ class FixResult(_Record):
         return LintResult(attach_edits(self.raw.result))
 
     def diff(self) -> tuple[str, ...]:
-        """Return the lines of unified diffs of all files, with credentials and control characters masked."""
+        """Return unified diffs of all changed files as lines; credentials and control characters are masked."""
         from cfglint_train.reports import diff
 
         return diff.build_diff(self.raw).lines
@@ -278,7 +279,7 @@ class FitResult(_InputResult):
         return () if self.fixed is None else tuple(json.list_refused(self.fixed))
 
     def diff(self) -> tuple[str, ...]:
-        """Return the lines of unified diffs of all files, with credentials and control characters masked."""
+        """Return unified diffs of all changed files as lines; credentials and control characters are masked."""
         from cfglint_train.reports import diff
 
         return () if self.fixed is None else diff.build_diff(self.fixed).lines
@@ -293,8 +294,8 @@ def lint(
 ) -> LintResult:
     """Check files and folders; write nothing.
 
-    `sources` maps paths, which need not exist, to texts. The texts take precedence over files on disk, and other files
-    refer to them by these paths. Without `paths`, check the sources; without both, the working directory. Raise
+    `sources` maps paths, which need not exist, to file contents, which take precedence over the files on disk. Other
+    files can refer to these paths. Without `paths`, check the sources; without both, the working directory. Raise
     UsageError (OptionError, FactError, SettingsError) for invalid options or settings; problems with the files are part
     of the result.
 
@@ -317,8 +318,9 @@ def accept(
 ) -> LintResult:
     """Write the baseline and return the lint result with the findings that the baseline does not accept.
 
-    A new baseline accepts all findings. An existing one drops the findings that no longer occur and follows renamed
-    files; it never accepts more. Raise UsageError as `lint` does, and OSError if the file cannot be written.
+    A new baseline accepts all findings. An existing baseline loses the findings that no longer occur and follows
+    renamed files, but no finding is added to it. Raise UsageError as `lint` does, and OSError if the file cannot be
+    written.
     """
     from cfglint_train.foundation import atomic
     from cfglint_train.judging.baseline import accept_all, render_baseline
@@ -365,7 +367,8 @@ def ignore(
 ) -> FixResult:
     """Add a comment that silences each finding; change files on disk only with `write`.
 
-    `applied` are the silenced findings, `refused` those that no comment can silence. Raise UsageError as `lint` does.
+    `applied` lists the silenced findings, `refused` the findings that no comment can silence. Raise UsageError as
+    `lint` does.
     """
     from cfglint_train.fixing.ignoring import add_ignores
     from cfglint_train.fixing.write import write_fixes
@@ -411,7 +414,7 @@ def fit(
     """Find the smallest change that makes every run in files and folders fit its GPUs.
 
     `keep`: keys and plan fields to leave unchanged. `goal`: "throughput" for the smallest slowdown that fits, "memory"
-    for the lowest peak that costs nothing but time. `most`: also find the largest "micro_batch" or "sequence_length"
+    for the safe change with the lowest peak. `most`: also find the largest "micro_batch" or "sequence_length"
     that fits. `change`: make the changes in memory; `write`: also on disk. Raise UsageError as `lint` does.
     """
     from cfglint_train.fitting.alternatives import check_keep, list_alternatives

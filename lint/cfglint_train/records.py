@@ -1,7 +1,7 @@
 """Records of the JSON reports, also returned by the Python API: plain, typed, frozen values.
 
-The reports build them, mask credentials in their texts, and print them field by field. Later releases never remove a
-field.
+The reports build these records, mask credentials in their strings, and print them field by field. Later releases never
+remove a field.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class RunEstimate:
     missing: tuple[str, ...]
     """Plan fields (or `model`) whose absence kept a phase from being estimated."""
     not_checked: NotChecked | None
-    """Reason why no training step was estimated, or None if it was."""
+    """Reason why no training step was estimated, or None if one was."""
     assumptions: tuple[str, ...]
     """Assumptions, each with a way to state the fact."""
     assumed: tuple[str, ...]
@@ -193,7 +193,7 @@ class Rung:
 
     name: str
     settings: tuple[str, ...]
-    """One text per setting, for example `micro_batch_size: 16 -> 2`."""
+    """One string per setting, for example `micro_batch_size: 16 -> 2`."""
     place: Resource
     """Resource that the change saves: GPU memory, or the resource that is too small."""
     saved: int
@@ -208,7 +208,7 @@ class Rung:
     safe: bool
     """True if loss, data and resuming stay the same."""
     chosen: bool
-    """True if it is part of the proposed change."""
+    """True if the change is part of the proposed solution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Solution:
     applicability: Applicability
     settings: tuple[str, ...]
     files: tuple[str, ...]
-    """Paths of the files that it changes, including companions; empty if it cannot be written."""
+    """Paths of the files to change, including companions; empty if cfglint cannot write the change."""
     expected: int
     low: int
     high: int
@@ -230,7 +230,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Hardware that can hold a run that does not fit after any change to its files."""
+    """Hardware on which a run fits that no change to its files makes fit on the current hardware."""
 
     need: int
     """Bytes per GPU."""
@@ -240,12 +240,12 @@ class Holding:
     settings: tuple[str, ...]
     """Changes that the run needs in addition to the hardware."""
     beside: Mapping[Resource, int]
-    """Bytes needed on a host and on disk, if those of the current nodes are too small."""
+    """Bytes needed on a host and on disk, if the hosts or disks of the current nodes are too small."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFit:
-    """Memory needs of one run, the changes that lower them, and the proposed one. Sizes are in bytes."""
+    """Memory needs of one run, the changes that lower them, and the proposed change. Sizes are in bytes."""
 
     path: str
     framework: str

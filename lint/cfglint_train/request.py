@@ -79,18 +79,18 @@ class Options(Frozen):
     cache_dir: PathLike | None = None
     """Folder of the cache, for example for vocabularies that are read from copies of frameworks."""
     model_config: PathLike | None = None
-    """`config.json` (or its folder) of the model, for every run, whatever model it names."""
+    """`config.json` of a model, or its folder, that is used for every run, whatever model the run names."""
     model_folders: Iterable[PathLike] = ()
-    """Folders outside the repository from which models may be read that a config names by path."""
+    """Folders outside the repository from which cfglint may read models that a config names by path."""
     online: bool = False
     """True to ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
     max_cpu_seconds: float | None = None
-    """CPU time in seconds of the whole call; files that are not read by then are errors.
+    """Limit on the CPU time of the whole call, in seconds; files that are not read by then are reported as errors.
 
-    None uses the settings of the working directory.
+    None uses the limit in the settings of the working directory.
     """
     jobs: int = 1
-    """Number of processes among which `lint` may divide many files; 0 uses one per core.
+    """Number of processes that `lint` may use if there are many files; 0 means one per core.
 
     With more than one process, the `raw` result of `lint` has no runs.
     """

@@ -76,8 +76,8 @@ def describe_unknown(selector: str) -> str:
 def search_rules(words: str) -> list[Rule]:
     """Return the rules whose name or documentation contains all search words.
 
-    Rules with all words in their name come first, then those with all words in the first line. The rest follows, and
-    ties are broken by the number of occurrences.
+    Rules with all words in their name come first, then rules with all words in their name and first line, then all
+    others. Within each group, rules are sorted by the number of occurrences of the rarest search word.
     """
     search_words = _split_words(words)
     matches = []

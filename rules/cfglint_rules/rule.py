@@ -26,7 +26,7 @@ class Rule(Frozen):
     module: str = ""
     """Module below `cfglint_rules`, such as `memory.step_exceeds_gpu`; the registry sets it."""
     scope: Scope = "run"
-    """Argument of `check`: a run, or one config of a document. The engine itself reports the rules with `file`."""
+    """Argument of `check`: a run or a config. The engine itself reports the rules with scope `file`."""
     particular: bool = False
     """True if the rule applies only to frameworks that name it in their `framework.json`."""
     fix: Applicability | None = None

@@ -1,11 +1,11 @@
 """Comparison of memory estimates with published rows.
 
-A published row is a measurement by others. Its counter (allocated, reserved, the driver's, or not stated) selects the
-figure of the estimate that it is compared with. The rows of a group share a set-up and are not independent samples, so
-the median error is computed within each group first, then over the groups. If the source leaves the unit open, the row
-has two readings (`_read_figures`), and both must lie in the interval. Rows at 95 % or more of their GPU's memory, rows
-with an upper bound of the length and rows with a lower bound of the figure are evaluated, but listed separately and not
-averaged.
+A published row is a measurement by others. Its counter (allocated, reserved, driver or unstated) selects the
+estimated figure to compare the row with. The rows of a group share a set-up and are not independent samples, so
+the median error is computed within each group first, then over the groups. If the source's unit is ambiguous, the
+row has two readings (`_read_figures`), and both must lie in the interval. Some rows are evaluated, but listed
+separately and not averaged: figures at 95 % or more of the GPU's memory, rows that state only an upper bound of the
+sequence length, and rows that state only a lower bound of the figure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.memory.reserve import list_length_coefficients
 from cfglint_train.memory.setup_builder import read_setup as setup_of
 
-# Flag of a figure that would exceed its GPU's memory if its unit were GiB. Then no figure of that source is in GiB.
+# Flag of a figure that would exceed its GPU's memory if its unit were GiB; hence no figure of that source is in GiB.
 _NOT_BINARY_FLAG: Final = "over_capacity_if_binary"
 # Flags of rows whose figure or planned batch is a bound, not a value.
 _BOUND_FLAGS: Final = frozenset(
@@ -41,7 +41,7 @@ RUN: Final = "run_peak"
 _LOAD_PEAK: Final = "init"
 # Errors that a malformed row can cause; they must not crash the report.
 _ROW_ERRORS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-# 1,000 MiB, as read off nvidia-smi, in GiB.
+# 1,000 MiB in GiB: some sources divide the MiB that nvidia-smi prints by 1,000.
 _THOUSAND_MIB: Final = 1000 / 1024
 
 
@@ -60,9 +60,9 @@ class Comparison(Frozen):
     outcome: str
     """Outcome of the run that the row states: fits, oom, or ""."""
     bound: bool
-    """True if the figure or the batch is a bound (the GPU's own size, an upper bound of the length)."""
+    """True if the figure or the planned batch is only a bound, such as the GPU's capacity or a maximum length."""
     measured: float | None
-    """Measurement in GiB; the larger reading if the unit is open."""
+    """Measurement in GiB; the larger reading if the unit is ambiguous."""
     predicted: float | None
     low: float | None
     high: float | None
@@ -77,7 +77,7 @@ class Comparison(Frozen):
     rests_on: tuple[str, ...] = ()
     """Evidence for the prediction and its interval: coefficients (`coefficients.json`) and kinds of rows."""
     smaller: float | None = None
-    """Smaller reading of a figure whose unit is open, in GiB; otherwise None."""
+    """Smaller reading in GiB if the unit of the figure is ambiguous; otherwise None."""
 
     @property
     def error(self) -> float | None:
@@ -86,7 +86,7 @@ class Comparison(Frozen):
 
     @property
     def other_error(self) -> float | None:
-        """Error by the smaller reading; equal to `error` if there is only one reading."""
+        """Error relative to the smaller reading; equal to `error` if there is only one reading."""
         return self._compute_error(self.smaller or self.measured)
 
     def _compute_error(self, measured: float | None) -> float | None:
@@ -119,7 +119,7 @@ class Comparison(Frozen):
 def compare(rows: Iterable[Row | Unreadable], residuals: Mapping[str, Residual] | None = None) -> Iterator[Comparison]:
     """Yield every row with its estimate, or with the reason why it has no estimate.
 
-    `residuals` replace the residuals of the coefficient table. A measured row yields one comparison per counter.
+    `residuals` overrides the residuals of the coefficient table. A measured row yields one comparison per counter.
     """
     foreign.install()
     used_residuals = load_table().residuals if residuals is None else residuals
@@ -167,8 +167,8 @@ def _find_decimal_sources(rows: Iterable[Row | Unreadable]) -> frozenset[str]:
 def _read_figures(row: Row, decimal: frozenset[str]) -> tuple[float | None, float | None]:
     """Return the larger and the smaller reading of a row's figure, in GiB.
 
-    The smaller reading is None unless the source leaves the unit open. The figure is then GiB or 10^9 bytes. If another
-    figure of the same source rules out GiB, it is thousands of MiB or 10^9 bytes.
+    The smaller reading is None unless the unit is ambiguous. The unit is then GiB or 10^9 bytes, or, if another
+    figure of the same source rules out GiB, 1,000 MiB or 10^9 bytes.
     """
     printed, smaller = row.get_size("measured_gib"), row.get_size("measured_gib_lo")
     if printed is None or smaller is None:
@@ -291,7 +291,7 @@ def _estimate_phases(case: Subject, residuals: Mapping[str, Residual]) -> list[P
 
 
 def _is_over_capacity(phases: list[Phase], capacity: int | None) -> bool:
-    """Return whether a phase that is estimated without the model's layers already exceeds the GPU."""
+    """Return whether a phase exceeds the GPU's memory even though its estimate omits the model's layers."""
     return capacity is not None and any(
         compute_verdict(_get_budget(phase), capacity) == "does not fit" for phase in phases
     )
@@ -300,7 +300,8 @@ def _is_over_capacity(phases: list[Phase], capacity: int | None) -> bool:
 def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
     """Return the expected value of a counter, in bytes.
 
-    Memory that torch holds beyond its allocations is capped at `capacity`: torch returns it before an allocation fails.
+    If the allocations fit, the total is capped at `capacity`, because torch frees cached blocks before an
+    allocation fails.
     """
     if counter.startswith("allocated"):
         return budget.allocated
@@ -314,8 +315,8 @@ def compute_interval(budget: Budget, counter: str, capacity: int | None) -> tupl
     """Return the low and the high bound of a counter, in bytes.
 
     If the source does not name the counter, the interval runs from the low bound of allocated memory to the high bound
-    of the driver's figure. If the high bound exceeds the GPU, the low bound is lowered, because torch may have returned
-    memory that held no tensor.
+    of the driver's figure. If the high bound exceeds `capacity`, the low bound is lowered, because torch may have freed
+    cached blocks.
     """
     low, high = budget.get_bounds(counter)
     if capacity and high > capacity and not counter.startswith("allocated"):

@@ -1,7 +1,7 @@
 """Component rows: the output matrix with its loss, a loss on existing logits, or an MLP.
 
 The row's `component` states the loss implementation and its sizes. The figure includes tensors that the benchmark holds
-beside the loss (weights, inputs and their gradients).
+in addition to the loss (weights, inputs and their gradients).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_sizes(stated: Mapping[str, Any]) -> Sizes:
 
 
 def _compute_loss_bytes(kind: str, size: Sizes) -> float:
-    """Return the bytes that a benchmark of the loss counts.
+    """Return the bytes that a benchmark of the loss measures.
 
     Raise `UnmappedError` for a loss without a formula.
     """
@@ -70,9 +70,10 @@ def _compute_loss_bytes(kind: str, size: Sizes) -> float:
 def _compute_mlp_bytes(stated: Mapping[str, Any]) -> float:
     """Return the bytes of Liger's gated MLP in a benchmark that keeps its graph.
 
-    Raise `UnmappedError` if the row states no Liger MLP with its sizes. All values have 16 bits. Fixed: the weights,
-    their gradients, and one more gradient. Per token: gate, up and their product, and seven tensors of the hidden width
-    (the input, the output, their gradients, and the two products of the backward pass with their sum).
+    Raise `UnmappedError` if the row states no Liger MLP with its sizes. All values are 16-bit. The fixed part is
+    the weights, their gradients, and one more gradient of one matrix. The part per token is gate, up and their product,
+    and seven tensors of the hidden width: the input, the output, their gradients, and the two products of the backward
+    pass with their sum.
     """
     sizes = [size for name in ("tokens", "hidden", "intermediate") if isinstance(size := stated.get(name), int)]
     if stated.get("mlp") != "liger" or len(sizes) < 3:

@@ -1,4 +1,4 @@
-"""Fit of the residual intervals: errors of published rows by kind of job.
+"""Residual intervals, fitted to the errors of published rows by kind of job.
 
 A row counts if it states torch's allocated counter at the peak of training, in an unambiguous unit, and is graded exact
 or good. Rows that state the reserved counter are left out, because the allocator has its own coefficients. The rows of
@@ -51,7 +51,7 @@ def _is_diverse(rows: Sequence[Comparison]) -> bool:
 
 
 def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
-    """Return the residual (measurement / estimate - 1) of each kind."""
+    """Return the interval of the residual (measurement / estimate - 1) for each kind of job."""
     residuals = {}
     for kind, members in sorted(group_by_kind(rows).items()):
         groups: dict[str, int] = {}

@@ -136,7 +136,7 @@ class NativeLayer(Layer):
 
 
 class AbsoluteMaxLayer(NativeLayer):
-    """torchtitan with fp8 matrix products in eager mode, between #701 and #820.
+    """torchtitan with fp8 matrix products in eager mode, between pull requests #701 and #820.
 
     Selective activation checkpointing kept the absolute values from which the scales are computed. Those of the weights
     are in `setup.neighbours`.
@@ -221,8 +221,8 @@ class ScoredFirstMixture(NativeLayer):
 class HybridMixture(NativeMixture):
     """torchtitan's mixture over HybridEP with `non_blocking_capacity_factor` 1.0 (distributed/deepep/hybridep.py).
 
-    No rank waits for the number of tokens that it receives. Instead it reserves room for the worst case: all tokens of
-    four ranks, each with all of its chosen experts on this rank.
+    Ranks do not wait for the number of tokens that they will receive. Instead, each reserves room for the worst case:
+    all tokens of four ranks, each token with all of its chosen experts on this rank.
     """
 
     __slots__ = ()
@@ -310,18 +310,18 @@ _LOSSES: Final = {
     "qwen-half": Loss(6, 2, 6),
     # `upcast` if the caller holds the output during the backward pass.
     "upcast-kept": Loss(12, 8, 16),
-    # unsloth's kernel: the 16-bit logits become their gradient (unsloth 2024.8, kernels/cross_entropy_loss.py).
+    # unsloth's kernel overwrites the 16-bit logits with their gradient (unsloth 2024.8, kernels/cross_entropy_loss.py).
     "unsloth": Loss(2, 2, 2),
     # Megatron's vocab_parallel_cross_entropy: the fp32 logits become the softmax, then the gradient, in place.
     "megatron": Loss(6, 4, 6),
     # Megatron's fused loss, under torch.compile: the gradient is another fp32 tensor beside the softmax (megatron-core
     # 0.13.1 fusions/fused_cross_entropy.py, run on a CPU).
     "megatron-fused": Loss(6, 4, 10),
-    # torch.compile over the loss of fp32 logits: they become their gradient.
+    # torch.compile over a loss on fp32 logits, which are overwritten with their gradient.
     "compiled-upcast": Loss(6, 4, 8),
     # torch.compile over the loss: 16-bit logits and their gradient, nothing in fp32.
     "compiled": Loss(4, 2, 4),
-    # torchtune's and torchtitan's loss over eight chunks of the output: log-softmax of all, two gradients of one.
+    # torchtune's and torchtitan's loss over eight chunks of the output: log-softmax of all, two gradients of one chunk.
     "chunked-output": Loss(6.5, 4, 5, pieces=8),
     # `chunked-output` with a compiled loss per chunk: 16-bit logits, which become their gradients chunk by chunk.
     "chunked-compiled": Loss(2, 2, 2.25, pieces=8),

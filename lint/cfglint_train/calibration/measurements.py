@@ -31,7 +31,7 @@ def is_measured(row: Row) -> bool:
 
 
 def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons for which a row cannot be used as evidence."""
+    """Yield the reasons why a row cannot be used as evidence."""
     if row.get("schema") not in (1, 2):
         yield "schema is not 1 or 2"
     if row.get("dry"):
@@ -82,7 +82,7 @@ def _is_release(value: Any) -> bool:
 def convert_to_published(row: Row) -> tuple[Row, ...]:
     """Return a measured row as published rows, one per counter.
 
-    If the row has no plan, the result is one row with the reason.
+    If the row cannot be stated as a plan, the result is a single row with the reason in `unmapped`.
     """
     published = _convert_allocated(row)
     reserved = row.get_table("peak").get("reserved")
@@ -138,7 +138,7 @@ def compute_records(lengths: Sequence[int]) -> float:
 
 
 def _list_batch_lengths(config: Mapping[str, Any]) -> list[int]:
-    """Return the length of each batch in the order in which the batches ran, or an empty list if it is unknown.
+    """Return the batch lengths in the order in which the batches ran, or an empty list if that order is unknown.
 
     Trainers shuffle rows; the order is known for 40 rows only.
     """
@@ -245,7 +245,7 @@ class StoredRows(Frozen):
     path: str
     added: int
     existing: int
-    """Number of rows that the file already held or that occurred twice."""
+    """Number of rows that were skipped: already in the file, or duplicates within the input."""
 
 
 def store_rows(rows: list[dict[str, Any]], folder: str = MEASURED_FOLDER) -> list[StoredRows]:

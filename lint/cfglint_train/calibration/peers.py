@@ -1,4 +1,4 @@
-"""Compare cfglint with other estimators, each on the rows that it can estimate.
+"""Comparison of cfglint with other estimators, each on the rows that it can estimate.
 
 | name | estimates | what it counts |
 |---|---|---|
@@ -8,8 +8,9 @@
 | llm-analysis | the same | `LLMAnalysis.training`: states and activations |
 | 16 bytes | full training with AdamW | rule of thumb: 2 + 2 + 12 bytes per parameter, sharded as by ZeRO and FSDP |
 
-Except for the rule of thumb, cfglint calls the estimators' own functions and reimplements none. It skips those that
-Python cannot import: accelerate, deepspeed and llm_analysis are packages; the cookbook's folder must be on PYTHONPATH.
+Except for the rule of thumb, cfglint calls the estimators' own functions and reimplements none. It skips estimators
+that Python cannot import: accelerate, deepspeed and llm_analysis are packages, and the cookbook's folder must be on
+PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _read_parallelism(case: Subject) -> tuple[int, int, int, int] | None:
 
 
 def _ask_accelerate(module: Any, case: Subject) -> float | None:
-    """Return the estimate of `accelerate estimate-memory` for the bytes of the fp32 weights and the compute format."""
+    """Return the estimate of `accelerate estimate-memory`, given the fp32 weights' bytes and the compute dtype."""
     if case.fields["parallel.strategy"] != "none" or not _is_plain_adamw(case):
         return None
     dtype = "float32" if case.fields["precision.compute"] == "fp32" else "float16"
@@ -138,7 +139,7 @@ def _estimate_with_llm_analysis(modules: tuple[Any, Any], case: Subject) -> floa
     large_gpu = dataclasses.replace(config.get_gpu_config_by_name("a100-sxm-80gb"), mem_per_GPU_in_GB=10**6)
     run = analysis.LLMAnalysis(
         model,
-        large_gpu,  # it gives no estimate for a run that does not fit
+        large_gpu,  # llm-analysis gives no estimate if a run does not fit its GPU
         config.DtypeConfig("row", bits, bits, bits),
         config.ParallelismConfig(tp_size=tensor, dp_size=data_parallel),
         flops_efficiency=0.5,
@@ -182,7 +183,7 @@ PEERS: Final = tuple(_MODULES)
 def load_peers() -> dict[str, Callable[[Subject], float | None]]:
     """Return a function for each installed peer, by name.
 
-    It takes the subject of a row and returns bytes, or None if the peer cannot estimate the row.
+    Each function accepts the subject of a row and returns bytes, or None if the peer cannot estimate the row.
     """
     adapters: dict[str, Any] = {
         "accelerate": lambda imported, case: _ask_accelerate(imported[0], case),

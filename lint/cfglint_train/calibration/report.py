@@ -21,13 +21,13 @@ class Summary(Frozen):
     rows: int
     groups: int
     median: float
-    """Median over groups of the median absolute error in each."""
+    """Median over the groups of each group's median absolute error."""
     p90: float
     """90th percentile of the absolute errors of the rows."""
     worst: float
     """Error that is farthest from zero, with its sign."""
     other_median: float
-    """Median by the smaller reading if the unit is open; equal to `median` if no unit is open."""
+    """Median with the smaller reading wherever the unit is ambiguous; equal to `median` if no unit is ambiguous."""
     other_p90: float
     below: int
     """Number of rows whose prediction is below the measurement."""
@@ -49,7 +49,7 @@ def compute_median(values: Sequence[float]) -> float:
 
 
 def compute_percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that is not exceeded by at least this share of the values."""
+    """Return the smallest of the values that is at least as large as this share of them."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
 
@@ -282,7 +282,7 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
 
 
 def _format_either(error: float, other_error: float) -> str:
-    """Return an error, or both errors if the unit is open."""
+    """Return the error as a percentage, or both errors if the percentages differ."""
     shown, smaller = f"{error:.1%}", f"{other_error:.1%}"
     return shown if shown == smaller else f"{shown} or {smaller}"
 

@@ -3,7 +3,7 @@
 `data/row.schema.json` describes the fields. A row names its origin (`id`, `source`, `group`, `quality`), the job in the
 source's words (`framework`, `model`, `method`, ...), the result (`metric`, `measured_gib`, `outcome`), and the same job
 as fields that the memory model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). A fact that the source does not
-state is absent or null. A field of a wrong type counts as absent, so that no row can crash a report.
+state is absent or null. A field of the wrong type counts as absent, so that a malformed row cannot crash a report.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def read_rows(path: str = PUBLISHED_ROWS) -> list[Row | Unreadable]:
 def read_measured(folder: str = MEASURED_FOLDER) -> list[Row]:
     """Return every measured row of the repository.
 
-    If a file holds a case more than once, only the last row of that case is returned.
+    If a file holds a case (id, rank and world size) more than once, only its last row is returned.
     """
     if not os.path.isdir(folder):
         return []

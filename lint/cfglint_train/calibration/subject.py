@@ -105,7 +105,7 @@ def read_architecture(row: Row) -> Architecture:
         changes["linears"] = tuple(Linear(*item) for item in changes["linears"])
     elif "vocab" in changes:
         changes["linears"] = tuple(_set_vocabulary(item, changes["vocab"]) for item in architecture.linears)
-    if "model_type" in changes:  # the layers are not transformers' own, so its variant does not apply
+    if "model_type" in changes:  # other layers than in the catalogue, so the variant does not apply
         changes["variant"] = ""
     return architecture._replace(**changes)
 
@@ -144,7 +144,7 @@ def _set_vocabulary(item: Linear, vocab: int) -> Linear:
 
 
 def _list_llama_linears(shape: Architecture) -> tuple[Linear, ...]:
-    """Return the matrices under the names of transformers' Llama, whatever names the code that ran uses."""
+    """Return the matrices under the names of transformers' Llama, even if the framework uses other names."""
     query, key, layers = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.layers
     linears = [
         Linear("q_proj", shape.hidden, query, layers),

@@ -40,7 +40,7 @@ class Position(Frozen):
 
 
 class Edit(Frozen):
-    """A replacement of the bytes of `span` by `text`. An empty span inserts, an empty text deletes."""
+    """A replacement of the bytes of `span` with `text`. An empty span inserts; an empty string deletes."""
 
     span: Span
     text: str
@@ -98,7 +98,7 @@ Change = Set | Append | Delete | Rename
 
 
 class DocumentError(Exception):
-    """Error for a text that cannot be parsed in its syntax, with its position."""
+    """Error for a file that cannot be parsed in its syntax, with the position of the fault."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         """Store the message and the position, by default the start of the text."""
@@ -112,7 +112,7 @@ class NotText(DocumentError):
 
 
 class CannotEdit(Exception):
-    """Error for a change that cannot be written, such as a change of text that must stay; the message is the reason."""
+    """Error for a change that cannot be written, such as a change to protected text; the message is the reason."""
 
 
 class _Missing:
@@ -131,7 +131,7 @@ MISSING: Final = _Missing()
 
 
 MAX_DIGITS: Final = 300
-"""Maximum digits of an integer. Longer ones stay text: no float holds them and no trainer uses them."""
+"""Maximum digits of an integer. Longer integers stay strings: no float holds them and no trainer uses them."""
 
 
 class Unknown:
@@ -287,9 +287,9 @@ class Document:
     """
 
     syntax: ClassVar[str] = ""
-    # Stop alias bombs: a tree that unfolds to more values is rejected.
+    # Limit against alias bombs: cfglint refuses a tree that expands to more values.
     MAX_VALUES: ClassVar[int] = 200_000
-    # True for a document that replaces a missing file, so that no finding points into it.
+    # True for a document that stands in for a missing file; findings must not point into it.
     is_placeholder: ClassVar[bool] = False
 
     def __init__(self, path: str, source: bytes) -> None:
@@ -481,7 +481,7 @@ class Document:
 
 
 def find_continued_lines(document: Document, line: int) -> tuple[int, int]:
-    """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
+    """Return the first and the last line of the group around `line` that trailing backslashes join."""
     starts = document.line_starts
 
     def is_continued(number: int) -> bool:
@@ -504,7 +504,7 @@ def decode(source: bytes) -> str:
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # utf-8-sig counts from the end of the mark
+        # utf-8-sig counts offsets from the end of the byte-order mark
         offset = error.start + (len(BOM) if source.startswith(BOM) else 0)
         before = source[:offset]
         line = before.count(b"\n") + 1
@@ -513,7 +513,7 @@ def decode(source: bytes) -> str:
 
 
 def build_offset_converter(text: str, source: bytes) -> Callable[[int], int] | None:
-    """Return a function from an index in the decoded text to a byte offset, or None if they are always equal."""
+    """Return a function that maps indices of the decoded text to byte offsets, or None if the two are always equal."""
     shift = len(BOM) if source.startswith(BOM) else 0
     if text.isascii():
         return (lambda index: index + shift) if shift else None

@@ -21,9 +21,9 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _COMMANDS: Final = ("run", "commands")
-"""Settings that hold commands: a text or a list of texts."""
+"""Settings that hold commands: a string or a list of strings."""
 _WORDS: Final = ("entrypoint", "command", "args")
-"""Settings that hold the words of one command, in this order: a text or a list of texts."""
+"""Settings that hold the words of one command, in this order: a string or a list of strings."""
 _VARIABLES: Final = ("envs", "env", "environment")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _MARK: Final = re.compile(r"(?m)^---(?:[ \t].*)?$")
@@ -59,7 +59,7 @@ def extract_scripts(text: str) -> Iterator[str]:
 
 
 def _split_documents(text: str) -> Iterator[str]:
-    """Yield each document of a file, preceded by empty lines so that its line numbers stay."""
+    """Yield each document of a file, preceded by empty lines so that its line numbers do not change."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for (_, start), (end, _) in zip([(0, 0), *marks], [*marks, (len(text), 0)]):
         yield "\n" * text.count("\n", 0, start) + text[start:end]

@@ -1,7 +1,7 @@
 """JSON with offsets, read leniently: DeepSpeed opens its configuration with hjson, the HF Trainer with `json`.
 
 The parser accepts constructs that strict JSON forbids and records them in `Document.problems`, so that a file can be
-valid for one launcher and an error for the other. The accepted forms are hjson's: comments, trailing and missing
+valid for DeepSpeed but an error for the HF Trainer. The accepted forms are hjson's: comments, trailing and missing
 commas, unquoted keys and strings, single quotes, triple quotes.
 """
 

@@ -1,4 +1,4 @@
-"""Text files without a tree, which only findings refer to: requirement files, Makefiles, README files."""
+"""Text files without a tree, in which findings can stand: requirement files, Makefiles, README files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LinesDocument(Document):
         return [Comment(span, self.get_text(span)) for span in spans]
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
+        """Return the first and the last line of the group around `line` that trailing backslashes join."""
         return find_continued_lines(self, line)
 
     def find_line_span(self, number: int) -> Span:

@@ -10,7 +10,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_MISSED: Final = 20
-"""Maximum number of code lines that are not found in the file's text because it escapes them differently.
+"""Maximum number of code lines that cannot be located because the file escapes them differently.
 
 Once that many are missing, further lines are not searched for.
 """

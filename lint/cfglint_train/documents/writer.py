@@ -1,4 +1,4 @@
-"""Common base of the YAML and JSON writers: changes at routes, independent of punctuation."""
+"""Common base of the YAML and JSON writers: order and merging of changes, independent of syntax."""
 
 from __future__ import annotations
 

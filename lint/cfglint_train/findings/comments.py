@@ -1,4 +1,4 @@
-"""Stale comments: rejection of edits that would leave a comment with the old number."""
+"""Stale comments: refusal of edits that would leave the old number in a comment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.foundation.typed import Final
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
-# Pattern of the arithmetic of a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
+# A product in a comment that explains a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
 _PRODUCT: Final = re.compile(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
 
 
@@ -50,6 +50,6 @@ def _find_replaced_number(document: Document, change: Change) -> str | None:
 
 
 def _list_numbers(comment: Comment, is_on_changed_line: bool) -> list[str]:
-    """Return the numbers in a comment; off the changed lines, only the factors of products."""
+    """Return the numbers in a comment, or only the factors of its products if its line is not changed."""
     texts = [comment.text] if is_on_changed_line else _PRODUCT.findall(comment.text)
     return [number for text in texts for number in _NUMBER.findall(text)]

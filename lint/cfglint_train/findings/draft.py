@@ -48,9 +48,9 @@ class WrittenFix(Frozen):
 
 
 def write_fix(run: Run | None, fix: Fix) -> WrittenFix:
-    """Return the edits of a fix after reading back their documents.
+    """Return the edits of a fix after checking that the edited documents read back as intended.
 
-    Raise `CannotEdit` if they cannot be written.
+    Raise `CannotEdit` if an edit cannot be made or does not read back.
     """
     from cfglint_train.findings import read_back  # imported only when a fix is written
 
@@ -91,7 +91,8 @@ def draft_fix(run: Run | None, fix: Fix) -> DraftedEdits:
 def draft_without_comment_check(run: Run | None, fix: Fix) -> DraftedEdits:
     """Return the edits of a fix per document, without checking comments.
 
-    A change of a plan field also renames the misspelt keys of the run. Raise `CannotEdit` if an edit cannot be made.
+    A fix that changes plan fields also renames the misspelled keys of the run. Raise `CannotEdit` if an edit is
+    impossible.
     """
     from cfglint_train.findings import read_back  # imported only when a fix is written
 
@@ -156,9 +157,9 @@ def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Confi
 
 
 def _find_program_refusal(config: Config, change: Change) -> str:
-    """Return the reason for which the started program (possibly a fork) rejects a change.
+    """Return the reason why a forked training program rejects a change.
 
-    Return "" if it accepts the change or if that is unknown.
+    Return "" if the program is not a fork, if it accepts the change, or if that is unknown.
     """
     route = change.route[len(config.root) :]
     if config.evidence.fork is None or not isinstance(change, Set) or config.has(*route):
@@ -171,7 +172,7 @@ def _locate_change(config: Config, change: Change) -> tuple[Document, list[Chang
     """Return the document that a change applies to, with the change in terms of that document.
 
     A setting that the launch passes is changed in the launch script. Raise `CannotEdit` if the setting comes from a
-    misspelt key or if the launch cannot be changed.
+    misspelled key or if the launch cannot be changed.
     """
     route = change.route[len(config.root) :]
     override = config.overrides.get(route)
@@ -238,7 +239,7 @@ def _is_in_script(run: Run, origin: Origin) -> bool:
 
 
 def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
-    """Return a drafted fix in the form in which it is reported."""
+    """Convert a drafted fix into the `Remedy` of a finding."""
     edits = [
         FileEdit(document.path, edit, document.locate(edit.span.start), document.locate(edit.span.end), document)
         for document, _, edits in drafted
@@ -271,7 +272,7 @@ def rebind_fix(
 ) -> Fix | None:
     """Return the fix with its configs and documents looked up again after other edits.
 
-    Return None if a config no longer exists or if a text to replace has changed.
+    Return None if a config no longer exists or if the text that an edit replaces has changed.
     """
     keys = []
     for config, changes in fix.keys:

@@ -54,7 +54,7 @@ class Fix(Frozen):
     is_inert: bool = False
     """True if the keys have no effect before or after the fix, as for a removed key that the framework ignores."""
     advice: str = ""
-    """Advice on a drawback of the fix that no file settles; `--fix` prints it."""
+    """Advice about a drawback of the fix that the files cannot rule out; `--fix` prints it."""
 
 
 class Report(Frozen):
@@ -78,8 +78,8 @@ class Report(Frozen):
     fields_read: tuple[Field, ...] | None = None
     """Plan fields that the report depends on, or None for the fields that the rule has read so far."""
     claim: str | None = None
-    """Claim to compare with the reports of other scenarios, or None to compare the message. "Exceeds the limit" is a
-    single claim for any number beyond the limit.
+    """Claim to compare with the reports of other scenarios, or None to compare the message. For example,
+    "exceeds the limit" is the same claim for every number above the limit.
     """
     is_secret: bool = False
     """True if the text at `place` is a secret, which no output may show."""
@@ -106,7 +106,7 @@ class FileEdit(Frozen):
 
 
 def shorten_message(text: str) -> str:
-    """Return the message, with its middle cut out if it is too long to read because it quotes a file.
+    """Return the message, with its middle cut out if it exceeds 4,000 characters, as when it quotes a long line.
 
     Credentials are masked first, so that a cut never exposes part of a credential.
     """
@@ -122,7 +122,7 @@ _MAX_MESSAGE_CHARACTERS: Final = 4000
 
 
 class Remedy(Frozen):
-    """A fix as edits; `refused` is the reason if there are no edits."""
+    """A fix in the form of edits; `refused` is the reason why there are none."""
 
     applicability: Applicability
     message: str
@@ -154,7 +154,7 @@ class Finding(Frozen):
     fields_read: tuple[Field, ...] = ()
     """Plan fields that the finding and its fix were derived from, except the fields of the estimate."""
     scenarios: tuple[Scenario, ...] = ()
-    """Other values of assumed facts, with whether the finding holds for them."""
+    """Scenarios with other values of the assumed facts; each records whether the finding holds."""
     run_count: int = 1
     """Number of runs for which the finding holds, if it points into a companion that they share."""
     intent: Fix | None = None

@@ -46,9 +46,9 @@ def check_keys(document: Document, changes: Sequence[Change]) -> None:
 
 
 def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Edit]) -> None:
-    """Parse the edited text and raise `CannotEdit` unless it has the old entries with the changes.
+    """Parse the edited text and raise `CannotEdit` unless its entries are the old ones with `changes` applied.
 
-    Only YAML and JSON entries are compared. A shell script must not get more syntax errors; any other text must parse.
+    Only YAML and JSON entries are compared. A shell script must not gain syntax errors; any other text must parse.
     """
     if not edits:
         return
@@ -113,7 +113,7 @@ def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
 
 
 def _list_values(document: Document, node: Node) -> Any:
-    """Return a node with each mapping as a dict from key to list of values, in source order."""
+    """Return the value of a node, with each mapping as a dict from key to list of values, in source order."""
     node = follow(node)
     if isinstance(node, Mapping):
         values: dict[str, list[Any]] = {}

@@ -17,7 +17,7 @@ STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 """Phases of a training step."""
 EVALUATION_PHASE: Final = "eval"
 ROLLOUT_PHASE: Final = "rollout"
-"""Rollout of an RL run: alternates with the training step on the same GPUs, so no rule judges it alone."""
+"""Rollout phase of an RL run; it alternates with the training step on the same GPUs, so rules never judge it alone."""
 
 
 class Judgement(Frozen):
@@ -58,9 +58,9 @@ class Judgement(Frozen):
 
     @property
     def min_certainty(self) -> Certainty:
-        """Lowest certainty of the facts with which the verdict is reported.
+        """Lowest certainty of the facts at which the verdict is reported.
 
-        Assumptions are enough for "does not fit" only.
+        Only "does not fit" is reported if facts are merely assumed.
         """
         return "assumed" if self.verdict == "does not fit" else "followed"
 
@@ -69,8 +69,8 @@ def judge(run: Run, resource: Resource, phases: Iterable[str] | None = None) -> 
     """Return the verdict on the worst of `phases` (default: all phases).
 
     Return None if no phase is estimated, or if the capacity of `resource` is unknown: the host's memory and disk are
-    often not stated. The verdict is computed once and shared by all rules. Its `run` is replaced by the caller's, which
-    records the fields that the calling rule reads.
+    often not stated. The verdict is computed once and shared by all rules. The returned verdict
+    refers to the caller's `run`, which records the fields that the calling rule reads.
     """
     key = (resource, tuple(phases) if phases is not None else None)
     judgements = run.verdicts
@@ -144,7 +144,7 @@ def format_interval(budget: Budget) -> str:
 
 
 def _count_full_length_samples(judgement: Judgement) -> int | None:
-    """Return the number of samples in a packed batch that does not fit only if all of them have the full length.
+    """Return the number of samples if a packed batch does not fit only because all of them have the full length.
 
     Return None otherwise. A packed batch with a single full-length sample may fit. A padded batch is as long as its
     longest sample, so a single full-length sample decides.

@@ -1,4 +1,4 @@
-"""Format changes of plan fields as changes of a run's keys: `micro_batch_size: 16 -> 2, save_only_model: true`."""
+"""Text for changes to plan fields, in terms of a run's keys: `micro_batch_size: 16 -> 2, save_only_model: true`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MAX_VALUE: Final = 1 << 24
 
 
 class Alternative(Frozen):
-    """A single change, judged without the others."""
+    """A single change, evaluated on its own."""
 
     move: Move
     settings: tuple[str, ...]
@@ -60,7 +60,8 @@ class Alternatives(Frozen):
     hardware_need: HardwareNeed | None = None
     """Hardware on which the run would fit, if no change makes it fit on the present hardware."""
     offload: str | None = None
-    """Effect of moving the optimizer to the host, if the host's memory is not stated and no cheaper change is enough.
+    """Effect of offloading the optimizer to the host, if the host's memory is not stated and no cheaper change
+    is enough.
     """
     largest: int | None = None
     """Largest value of `maximized_field` that fits (`--max`); 0 if not even 1 fits."""
@@ -83,7 +84,7 @@ def list_alternatives(
     """Return the alternatives for a run.
 
     `keep`: keys and fields that must not change. `goal`: "throughput" proposes the least costly change that fits,
-    "memory" the safe change with the lowest peak. `maximized`: the size whose largest fitting value is searched for.
+    "memory" the safe change with the lowest peak. `maximized`: the size for which to find the largest value that fits.
     """
     judgement = judge(run, "gpu", None)
     if judgement is None:
@@ -106,7 +107,7 @@ def list_alternatives(
 
 
 def _is_costly(solution: Solution | None) -> bool:
-    """Return whether the run fits only if the optimisation changes, or not at all."""
+    """Return whether the run fits only with a change to the optimization, or not at all."""
     return solution is None or any(move.tier == OPTIMISATION for move in solution.moves)
 
 
@@ -141,9 +142,9 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
 def _build_alternatives(
     run: Run, before: Judgement, keep: Collection[str], solution: Solution | None
 ) -> tuple[Alternative, ...]:
-    """Return at most one alternative per setting: those that save memory and can be written.
+    """Return at most one alternative per setting, if it saves memory and can be written.
 
-    Each is the move of the solution, or else the first move with which the run fits, or else the strongest move.
+    Prefer the move in the solution, then the first move with which the run fits, then the strongest move.
     """
     problem = Problem(run, None, keep)
     lacking = places.list_lacking(run)
@@ -187,7 +188,8 @@ def _choose_move(problem: Problem, dimension: Dimension) -> Move:
 def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
     """Return the safe moves that lower the GPU peak most, or None if none lowers it.
 
-    Greedy: takes for each setting in turn the move with the lowest peak that does not overload the host or the disk.
+    The search is greedy: for each setting in turn, it keeps the move with the lowest peak that does not overload the
+    host or the disk.
     """
     chosen: tuple[Move, ...] = ()
     lowest, problem = before, Problem(run, None, keep)
@@ -203,7 +205,7 @@ def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solutio
 
 
 def find_largest(run: Run, field: Field, is_enough: Callable[[Run], bool] = places.has_room) -> int:
-    """Return the largest value of `field` with which the run passes `is_enough`: by default, is expected to fit.
+    """Return the largest value of `field` for which `is_enough` holds (by default: the run is expected to fit).
 
     Return 0 if even 1 is too large, and MAX_VALUE if no limit is found. Assumes that larger values need more memory.
     """

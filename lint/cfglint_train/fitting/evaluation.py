@@ -1,4 +1,4 @@
-"""An evaluation batch that fits. Its size affects only the duration of an evaluation, not its loss."""
+"""A smaller evaluation batch that fits. The batch size affects only the duration of an evaluation, not its loss."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MAX_NODES: Final = 1024
 
 
 class HardwareNeed(Frozen):
-    """Memory that the phases need with the safe changes that reduce it most, and hardware that has it."""
+    """Memory that the phases need with the safe changes that reduce it most, and hardware that provides it."""
 
     need: int
     """Expected bytes per GPU with `settings`."""
@@ -33,9 +33,9 @@ class HardwareNeed(Frozen):
     settings: tuple[str, ...]
     """Safe changes that `need` assumes, one per setting; empty if no change reduces the need."""
     share: str = ""
-    """Key of the inference engine's share of the GPU, if the rest is too small on every GPU in the table."""
+    """Key that sets the inference engine's share of the GPU, if the remaining share of every known GPU is too small."""
     lacking_places: Mapping[Resource, int] = {}
-    """Expected bytes of the host and the disk, if they lack room on the present nodes."""
+    """Expected bytes on the host and the disk, if they lack room on the present nodes."""
     has_gpu_room: bool = False
     """True if the present GPUs have room, so that only the host or the disk is too small."""
 
@@ -102,7 +102,7 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
     local = run.plan.launch.gpus_per_node or 1
     settings = words.format_settings(run, changes) if changes else ()
     if changes and not settings:
-        return None  # no file can state them
+        return None  # the files cannot state these changes
     card, share = _find_smallest_gpu(need), ""
     if compute_engine_pool(changed.plan, run.hardware.get_capacity("gpu")):
         need, card = _find_beside_engine(run, changes, phases, need)
@@ -145,7 +145,10 @@ def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str
 
 
 def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
-    """Return the smallest number of nodes, more than now, on which the phases (None: the whole run) should fit."""
+    """Return the lowest number of nodes, above the present number, on which the phases (None: all) should fit.
+
+    Return None if the capacity or the present number is unknown, or if more nodes do not help.
+    """
     capacity, too_few = run.hardware.get_capacity("gpu"), run.plan.launch.nodes
     if not too_few or capacity is None:
         return None
@@ -157,7 +160,7 @@ def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
         need = _compute_need(more, {}, phases)
         return need is not None and need <= capacity
 
-    if not can_fit_on(MAX_NODES):  # the part on every GPU is too large, or more nodes do not help
+    if not can_fit_on(MAX_NODES):  # the unsharded part is too large for a GPU, or more nodes do not help
         return None
     enough = too_few * 2
     while not can_fit_on(enough):
@@ -173,9 +176,9 @@ def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
 def _find_beside_engine(
     run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None, need: int
 ) -> tuple[int, str | None]:
-    """Return the bytes needed on the smallest GPU that fits them beside the inference engine, and that GPU's name.
+    """Return the bytes needed on the smallest GPU with room for them and the inference engine, and the GPU's name.
 
-    The engine takes a share of any GPU, so the need grows with the GPU. Return `need` and None if no GPU fits.
+    The engine takes a share of every GPU, so the need grows with the GPU. Return `need` and None if no GPU fits.
     """
     for card in _list_cards(need):
         engine_need = _compute_need(run.replace_gpu(card.name), changes, phases)

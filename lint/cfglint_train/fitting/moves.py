@@ -31,7 +31,7 @@ GIVES_UP: Final = 2
 ENDS_RESUMING: Final = 3
 """Tier of a move after which training cannot resume: checkpoints hold only the trained weights."""
 OPTIMISATION: Final = 4
-"""Tier of a move that changes the optimisation."""
+"""Tier of a move that changes the optimization."""
 
 TIERS: Final = (FILLS_IN, REPLACES, GIVES_UP, ENDS_RESUMING, OPTIMISATION)
 SAFE: Final = REPLACES
@@ -64,9 +64,9 @@ class Move(Frozen):
     edits: int
     """Number of settings that the move writes."""
     steps: int = 1
-    """Number of optimisation changes that the move counts as; for a length, the number of halvings."""
+    """Number of optimization changes that the move counts as; for a length, the number of halvings."""
     needs: Mapping[Field, Collection[Any]] = {}
-    """Values that other fields must have, even after the moves that this move is combined with."""
+    """Values that other fields must have, even after the other moves of a combination are applied."""
 
 
 class Dimension(Frozen):
@@ -141,7 +141,7 @@ def explain_refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
 
 
 def list_refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
-    """Return the reasons why the run would fail with `changes` in its files, without those that exist already.
+    """Return the reasons why the run would fail with `changes` in its files, excluding those that already apply.
 
     Raise `CannotEdit` if the files cannot state the changes.
     """
@@ -224,7 +224,7 @@ def _generate_micro_batches(run: Run) -> Iterator[Move]:
     """Yield moves to other micro batches with the same effective batch.
 
     A larger micro batch helps only if FSDP defers gradient reduction and so keeps unsharded gradients between micro
-    batches. Without accumulation, it keeps none.
+    batches. Without accumulation, there are no gradients to keep.
     """
     plan, row = run.plan, load_table()["micro_batch"]
     micro, accumulation = plan.batch.micro, plan.batch.accumulation
@@ -250,7 +250,7 @@ def build_micro_batch_changes(run: Run, effective_batch: int, micro: int) -> dic
     changes: dict[Field, Any] = {"batch.micro": micro}
     if not _is_inferred(run, "batch.accumulation"):
         changes["batch.accumulation"] = effective_batch // micro
-    elif _is_inferred(run, "batch.global_"):  # would also be inferred from the micro batch, so its value is stated
+    elif _is_inferred(run, "batch.global_"):  # the global batch would also change, so state it
         changes["batch.global_"] = run.plan.batch.global_
     return changes
 
@@ -279,7 +279,7 @@ def _list_divisors(number: int) -> list[int]:
 
 
 def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield a half, a quarter and so on of `value`, with the number of halvings, while even and at least `least`."""
+    """Yield a half, a quarter and so on of `value`, while whole and at least `least`, with the number of halvings."""
     times = 1
     while value % 2 == 0 and value // 2 >= least:
         value //= 2

@@ -39,9 +39,9 @@ def describe_offload(run: Run, changes: Mapping[Field, Any]) -> str | None:
 def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
     """Return the effect of offloading the optimizer on top of `changes`, or None.
 
-    The text is like "set `zero_optimization.offload_optimizer`: the backward pass then needs 53.2 GiB per GPU (fits),
-    and each node 390 GiB of host memory". None if offloading does not help, is already on, needs ZeRO that is off, or
-    cannot be written.
+    Example: "set `zero_optimization.offload_optimizer`: the backward pass then needs 53.2 GiB per GPU (fits),
+    and each node 390 GiB of host memory". Return None if offloading does not help or is
+    already on, if ZeRO is off, or if the files cannot state the change.
     """
     if run.plan.parallel.offload_optimizer != "none" or not run.plan.parallel.zero_stage:
         return None

@@ -36,7 +36,7 @@ def judge_host_and_disk(run: Run) -> tuple[Judgement, ...]:
 
 
 def list_lacking(run: Run) -> tuple[Judgement, ...]:
-    """Return the verdicts on the host and the disk that are expected to lack room."""
+    """Return the verdicts on the host and the disk, limited to places that are expected to lack room."""
     return tuple(filter(is_lacking_room, judge_host_and_disk(run)))
 
 

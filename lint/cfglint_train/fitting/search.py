@@ -18,7 +18,7 @@ Combination = tuple[Move | None, ...]
 Cost = tuple[int, int, int, int]
 """Cost of a combination, compared in this order.
 
-Number of optimisation changes (further halvings of an evaluation length count too), highest tier, slowdown (its
+Number of optimization changes (further halvings of an evaluation length count too), highest tier, slowdown (its
 logarithm in millionths), number of changed settings.
 """
 

@@ -33,7 +33,7 @@ RoomByPhase = Mapping[tuple[str, Resource], float]
 
 
 class Problem:
-    """A run with its room and its possible moves. Each combination is estimated once.
+    """A run with the room of its phases and its possible moves. Each combination is estimated once.
 
     `surely`: the upper bound of the training step must fit on the GPU, not only the expected value.
     """
@@ -114,9 +114,9 @@ class Problem:
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
     """Return the bytes that each phase may use.
 
-    A phase that must fit, or fits already, may use the whole capacity. Any other phase may use as much as now on the
-    host and the disk, and any amount on the GPU. If `phases` is given, these and the rollout must fit on the GPU; if it
-    is None, all phases must fit at every place.
+    A phase that must fit, or fits already, may use the whole capacity. Any other phase may use as much as it uses now
+    on the host and the disk, and any amount on the GPU. If `phases` is None, all phases must fit at every place;
+    otherwise these phases and the rollout must fit on the GPU.
     """
     room: dict[tuple[str, Resource], float] = {}
     counted = places.list_phases(run)
@@ -147,7 +147,7 @@ class Solution(Frozen):
     before: Judgement
     after: Judgement
     host_and_disk: tuple[tuple[Judgement, Judgement], ...] = ()
-    """Verdicts before and after on the host and the disk, if they must fit and lack room before."""
+    """Verdicts on the host and the disk before and after, for those that must fit and lacked room before."""
 
     @property
     def is_enough(self) -> bool:
@@ -221,8 +221,8 @@ def find_smallest(run: Run) -> Solution | None:
     """Return the least costly change with which the training step fits, or None.
 
     Prefers to set unstated settings so that the upper bound fits. If that is not possible, changes stated settings
-    until the expected size fits, and no further. None if the upper bound already fits, if no change makes the step fit,
-    or if the run is a scenario.
+    until the expected size fits, and no further. Return None if the upper bound already fits, if no change makes the
+    step fit, or if the run is a scenario.
     """
     return None if run.is_scenario else run.compute_once(_find_step_solution)
 

@@ -1,4 +1,4 @@
-"""Changes that use free GPU memory to make a step faster without exceeding it.
+"""Changes that use free GPU memory to make a step faster.
 
 Free memory is spent only once: each change is estimated on top of the earlier ones, so all of them fit together. They
 fit if the upper bound of every phase leaves a margin on the GPU, and host and disk need no more than before or have
@@ -24,7 +24,7 @@ MARGIN: Final = 0.1
 
 WIDE_MARGIN: Final = 1 / 3
 """Margin for disabling checkpointing. It is wider because many files enable checkpointing for other data or GPUs: on
-an H100, a margin of 0.1 would report a third of upstream's examples, 1/3 reports a fifth.
+an H100, a margin of 0.1 would report a third of upstream's examples; 1/3 reports a fifth.
 """
 
 MIN_TRAFFIC_SAVED: Final = 0.25
@@ -52,7 +52,7 @@ class Speedup(Frozen):
 def find_speedup(run: Run, name: str) -> Speedup | None:
     """Return the speedup of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), or None if there is none.
 
-    If the GPU is assumed, there is never one: a change that fits an assumed GPU may not fit the real one.
+    Return None if the GPU is assumed, because a change that fits an assumed GPU may not fit the real one.
     """
     return run.compute_once(_find_speedups).get(name)
 
@@ -131,9 +131,10 @@ def list_recomputed_shares(run: Run) -> dict[str, float]:
 def compute_recomputation(run: Run) -> float:
     """Return the share of a step's arithmetic that is repeated.
 
-    A layer's forward pass is repeated once. The backward pass costs two forward passes if the weights are trained, one
-    for their gradients and one for the inputs', and one if only an adapter is. The head is not repeated: share x L /
-    ((L + H)(1 + b) + share x L), with L and H in parameters that a token passes through.
+    A layer's forward pass is repeated once. The backward pass costs two forward passes if the weights are trained
+    (weight gradients and input gradients), and one if only an adapter is trained. The head is not repeated: share x L /
+    ((L + H)(1 + b) + share x L), with L and H the parameters of the layers and the head
+    that a token passes through, and b the cost of a backward pass in forward passes.
     """
     model = run.architecture
     share = list_recomputed_shares(run).get(run.plan.activations.checkpointing or "", 0.0)
@@ -168,10 +169,10 @@ def _filter_by_traffic(run: Run, setup: Setup, changes: Changes) -> Iterator[Cha
 
 
 def compute_node_traffic(setup: Setup) -> float:
-    """Return the bytes that reach a node from the others in one optimizer step.
+    """Return the bytes that reach a node from other nodes in one optimizer step.
 
     In a ring over n nodes, an all-gather or a reduce-scatter transfers (n - 1) / n of its bytes to each node; an
-    all-reduce is both.
+    all-reduce does both.
     """
     share = (setup.ranks.nodes - 1) / setup.ranks.nodes
     weights, gradients = _compute_traffic(setup)
@@ -197,7 +198,7 @@ def _propose_accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
 
 
 def compute_rank_traffic(setup: Setup) -> float:
-    """Return the bytes that reach a rank from the others in one optimizer step: weights and reduced gradients."""
+    """Return the bytes that reach a rank from other ranks in one optimizer step: weights and reduced gradients."""
     return sum(_compute_traffic(setup)) * (setup.ranks.parameter_shards - 1) / setup.ranks.parameter_shards
 
 

@@ -15,7 +15,7 @@ from cfglint_train.runs.run import Run
 
 
 def format_settings(run: Run, changes: Mapping[Field, Any]) -> tuple[str, ...]:
-    """Return a text such as `micro_batch_size: 16 -> 2` per changed setting; empty if no file can state the changes."""
+    """Return each changed setting as `micro_batch_size: 16 -> 2`; return nothing if no file can state the changes."""
     try:
         return tuple(dict.fromkeys(_generate_settings(run, changes)))
     except CannotEdit:

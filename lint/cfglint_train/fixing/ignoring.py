@@ -1,4 +1,4 @@
-"""Suppression comments: add comments that suppress the current findings (`--add-ignore`).
+"""Suppression comments: addition of comments that suppress the current findings (`--add-ignore`).
 
 Each comment is read back before it is kept: it must parse as a comment and suppress its findings, and the values in the
 file must stay the same.
@@ -176,7 +176,7 @@ def _add_file_comment(source: bytes, codes: str) -> _Candidate:
 
 
 def _find_line_ending(lines: list[bytes], line: bytes) -> bytes:
-    """Return the line ending of `line`, or of the first line if it has none, or a newline."""
+    """Return the line ending of `line` or, if it has none, of the first line; by default a newline."""
     line_ending = line[len(line.rstrip(b"\r\n")) :]
     return line_ending or (lines[0][len(lines[0].rstrip(b"\r\n")) :] if lines else b"") or b"\n"
 

@@ -25,7 +25,7 @@ from cfglint_train.runs.workspace import Workspace
 MAX_PASSES: Final = 100
 
 PrepareRun = Callable[[Run, Mapping[Field, Any]], Run]
-"""Function of a run and the intended changes that returns the run to edit."""
+"""Function that returns the run to edit, given a run and the intended changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
     for the next pass if it depends on a field that this pass changed or that another fix is about to change, or if it
     reads a misspelled key as if it were already corrected. A fix is undone if it causes a finding that is at least as
     severe and rests on no assumption. If `sources` are given (standard input), no other file is changed. Files whose
-    fixes do not converge are left unchanged and reported as a trouble.
+    fixes do not converge are left unchanged and reported as an internal error.
     """
     workspace = dispatch.open_workspace(options, sources)
     fixer = _Fixer({"safe", "unsafe"} if is_unsafe else {"safe"}, sources)
@@ -123,7 +123,7 @@ class _Fixer:
     """The passes of a `--fix` run, with the applied and refused fixes."""
 
     def __init__(self, applicabilities: Collection[str], sources: Mapping[str, bytes]) -> None:
-        """Start without any pass."""
+        """Create a fixer before its first pass."""
         self.applicabilities = applicabilities
         self.sources = sources
         self.originals: dict[str, bytes] = {}
@@ -183,10 +183,10 @@ class _Fixer:
         return workspace, is_waiting
 
     def detect_harm(self, before: Result, after: Result) -> bool:
-        """Return whether the last pass caused a certain finding that is at least as severe as a finding that it fixed.
+        """Return whether the last pass caused a finding that counts as harm (see `_find_new_findings`).
 
-        If so, drop the fixes of that pass from `applied`. If only one of them affects the run of the new finding, it is
-        never applied again. If several do, each is retried in its own pass.
+        If so, drop the fixes of that pass from `applied`. If only one of them affects the run of the new finding, that
+        fix is never applied again. If several do, each is retried in its own pass.
         """
         new_findings = list(_find_new_findings(before, after, self.made_findings, self.applicabilities))
         for new_finding in new_findings:
@@ -223,9 +223,9 @@ def _find_new_findings(
 ) -> Iterator[Finding]:
     """Yield the new findings that count as harm: certain, and at least as severe as the mildest fixed finding.
 
-    Info findings never count. Findings that differ only in their figures are the same, and a finding that a requested
-    fix would remove does not count. A finding on an estimate is not new if it replaces one at least as severe: for
-    example, a run that did not fit is now tight.
+    Info findings never count. Findings that differ only in figures count as the same, and a finding that a requested
+    fix would remove does not count. A finding on an estimate is not new if it replaces a finding that is at
+    least as severe: for example, a run that did not fit is now tight.
     """
     if not fixed:
         return
@@ -354,7 +354,7 @@ def _needs_to_wait(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, F
     """Return whether another fix of the run must be made first.
 
     This is the case if the other fix changes a field that this fix was derived from, or a setting that this finding
-    points at as the reason, unless this fix changes a field that the other was derived from.
+    names as its reason, unless this fix changes a field that the other fix was derived from.
     """
     reads, writes = _list_reads(finding), _list_writes(finding, fix)
     return any(

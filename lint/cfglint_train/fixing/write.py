@@ -1,4 +1,4 @@
-"""Write fixed files to disk: all files of a group that fixes changed together, or none."""
+"""Writing of fixed files to disk: either all files that fixes changed together, or none of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _write_together(
     """Write a group of files, and return those that could not be written.
 
     All files are staged first, and nothing is replaced if staging fails. `done` holds the contents written so far, by
-    real path; it is extended.
+    real path; new contents are added to it.
     """
     staged: dict[str, atomic.StagedFile] = {}
     failure: UnwrittenFile | None = None

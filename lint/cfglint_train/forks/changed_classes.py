@@ -1,4 +1,4 @@
-"""Changed classes: settings classes that a program of the repository changes before creating them.
+"""Changed classes: settings classes that a program in the repository changes before it instantiates them.
 
 Examples are `trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...` and `setattr(trl, "SFTConfig", ...)` in a file that
 the program imports. The parameters then differ from upstream's. Files are read as text and never run.
@@ -31,7 +31,7 @@ class ChangedClass(Frozen):
     line: int
     name: str
     declared: frozenset[str]
-    """Fields, parameters and strings of the file, which it may add to the class."""
+    """Names of fields and parameters, and strings, in the file; the file may add them to the class."""
 
 
 class _Assignments(Frozen):

@@ -1,6 +1,6 @@
-"""Checkouts: folders from which a launch imports packages, by PYTHONPATH, its working folder or a pip install.
+"""Checkouts: folders from which a launch imports packages, through PYTHONPATH, its working folder or pip.
 
-A folder outside the repository that is named after a framework is another checkout of it.
+A folder outside the repository that is named after a framework counts as another checkout of that framework.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WITH_VALUE: Final = frozenset((
     "-c", "-f", "-i", "-r", "-t", "--cache-dir", "--config-settings", "--constraint", "--extra-index-url",
     "--find-links", "--index-url", "--prefix", "--python", "--requirement", "--root", "--src", "--target",
 ))  # fmt: skip
-"""Options of `pip install` that take a value which is not installed."""
+"""Options of `pip install` whose value is not a package to install."""
 _ON_DISK: Final = re.compile(r"(?:\.{0,2}/|~/|\$|\.(?=\[|$)).*(?<!\.whl)(?<!\.gz)")
 _CHANGE: Final = re.compile(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([^\s\"';&|)]+)")
 _DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
@@ -42,7 +42,7 @@ def find_checkout(script: ShellDocument, launch: Invocation, package: str, root:
 
 
 def find_package_folders(script: ShellDocument, launch: Invocation) -> Iterator[tuple[str, int]]:
-    """Yield the folders in which a launch looks for packages before installed packages, with their lines.
+    """Yield the folders that a launch searches for packages before the installed packages, with their lines.
 
     Paths are as written, with the script's variables expanded.
     """
@@ -63,7 +63,7 @@ def find_package_folders(script: ShellDocument, launch: Invocation) -> Iterator[
 
 
 def _list_paths(line: str, folder: str) -> Iterator[str]:
-    """Yield the folders that a line puts on the import path, by PYTHONPATH or `pip install`."""
+    """Yield the folders that a line puts on the import path with PYTHONPATH or `pip install`."""
     for match in _PYTHONPATH.finditer(line):
         yield from match[1].split(":")
     for path in _list_installed(line):
@@ -88,7 +88,7 @@ def _expand_variables(path: str, variables: dict[str, str]) -> str:
 
 
 def resolve_inside(path: str, script: str, root: str) -> list[str]:
-    """Return the folders in the repository that a path may mean, relative to the root and to the script."""
+    """Return the folders in the repository that a path may refer to, relative to the root or to the script."""
     root_path = os.path.abspath(root)
     relative = _CURRENT.sub("", re.sub(r"^(?:~|\$\{?HOME\}?)/", "/~/", path))
     starts = (root_path, os.path.dirname(os.path.abspath(script)))

@@ -1,4 +1,4 @@
-"""Fork evidence: decide whether a config uses upstream's framework, with a table of the kinds of evidence.
+"""Fork evidence: a table of the facts that show whether a config uses upstream's framework.
 
 A row holds the function that finds the evidence, the scopes in which it counts, its strength in each, and its sentence
 in a report. The first evidence that replaces upstream's vocabulary decides. Prose, docstrings and tests do not count as
@@ -108,7 +108,7 @@ def find_programs(subject: Subject) -> EvidenceItems:
     index = subject.forks.repositories.get_index(subject.path)
     for file, script, launch in subject.find_started_programs():
         if find_renamed_copy(file, index, subject.manifest) is not None:
-            return  # read as the vocabulary instead
+            return  # `find_copies` yields its vocabulary
         if has_other_package(file, index, subject.manifest):
             yield ForkTrace(launch.program, place=subject.format_launch(script, launch))
 
@@ -232,7 +232,7 @@ def find_unused(subject: Subject) -> EvidenceItems:
 
 
 def find_patches(subject: Subject) -> EvidenceItems:
-    """Yield a patch to the installed package, made by a launch or by an image or script in the folder or a parent."""
+    """Yield a patch to the installed package, made by a launch or by a file in the config's folder or a parent."""
     index = subject.forks.repositories.get_index(subject.path)
     if subject.keys is None or subject.manifest.layout is None or not index.is_repository:
         return
@@ -298,7 +298,7 @@ def collect_evidence(
 def _weigh_evidence(subject: Subject, evidence: ConfigEvidence) -> ConfigEvidence:
     """Return `evidence` with the evidence about a package added.
 
-    Stops at a readable copy, which becomes the vocabulary, and at evidence that replaces the vocabulary.
+    Stop at a readable copy, which becomes the vocabulary, and at evidence that replaces the vocabulary.
     """
     lowering = []
     for kind in KINDS:

@@ -29,7 +29,7 @@ class Forks:
     """The forks in repositories. Each repository is read once.
 
     `named` formats a path for messages about another path. `cache_dirs` returns the cache folders that the command line
-    and the settings of a path name.
+    and the settings for a path specify.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Forks:
     ) -> ReleaseStatements:
         """Return `statements` with the release of the nearest copy in place of the pin from the requirement files.
 
-        The copy runs, whatever release the requirement files name. A release that the user states still wins. Return
+        The copy is used, whatever release the requirement files name. A release that the user states still wins. Return
         `statements` unchanged if no copy is used, or if the nearest copies differ in their release.
         """
         used_folders = self.get_installed_folder(manifest, statements.pins)
@@ -90,7 +90,7 @@ class Forks:
         """Return the folder of the copy that contains a file, for messages, or an empty string.
 
         The folder of a copy is the project that contains the package, or the package if the project is the repository
-        itself. Shell scripts in a package folder belong to the repository, because published packages contain none.
+        itself. Shell scripts in a package folder belong to the repository, because published packages have none.
         """
         from cfglint_train.forks.vendored import get_copy_folder
 
@@ -122,7 +122,7 @@ class Forks:
         """Return the folders of the nearest copies that a file's run uses; several if they are equally near.
 
         A copy is used if its project is the file's folder or a parent of it, or if `used_folders` contains it. A whole
-        project of the framework one or two levels below a parent is used too (`OLMo/`, `third_party/peft/`).
+        project of the framework one or two levels below a parent also counts as used (`OLMo/`, `third_party/peft/`).
         """
         roots = self.list_copy_folders(manifest, path) if manifest.layout is not None else ()
         if not roots:
@@ -167,7 +167,7 @@ class Forks:
     def _is_unused(self, manifest: FrameworkManifest, root: str, path: str, used_folders: Collection[str]) -> bool:
         """Return whether a copy is a package without a project, and the run of `path` does not visibly use it.
 
-        If the copy cannot be read, it counts only for the keys that it declares.
+        An unreadable copy of this kind counts only for the keys that it declares.
         """
         from cfglint_train.forks.vendored import get_project_folder, is_project
         from cfglint_train.releases.pins.requirement import match_package_name
@@ -180,7 +180,7 @@ class Forks:
     def read_copies(
         self, manifest: FrameworkManifest, roots: tuple[str, ...], path: str
     ) -> VendoredVocabulary | ForkTrace:
-        """Return the vocabulary of the copies in `roots`, or a trace with the reason if there is none."""
+        """Return the vocabulary of the copies in `roots`, or a trace with the reason if there is no common one."""
         key = (manifest.name, roots)
         if key not in self._copies:
             self._copies[key] = self._build_common(manifest, roots, path)

@@ -1,6 +1,6 @@
 """Hollow copies: a framework's project in a repository, without the package, for example because of `.gitignore`.
 
-The source that the project runs with cannot be determined; it may lie between two releases.
+The source that the project runs with cannot be determined; it may be any commit between two releases.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Patches to an installed framework: edits in place, and files that replace its modules.
 
-They are recognised in patch files, scripts and container files by the path of a module of the framework. Nothing is
+They are recognized in patch files, scripts and container files by the path of a module of the framework. Nothing is
 applied or run.
 """
 
@@ -36,7 +36,7 @@ _PACKAGES: Final = "|".join(_NAMES)
 _MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
 _PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
 _MAX_APPLIED: Final = 100
-"""Maximum number of patch files that a pattern in a script may match."""
+"""Maximum number of files in a folder that are compared with a pattern in a script."""
 _QUOTES: Final = "\"'"
 _MAX_LINE: Final = 2000
 """Maximum length of a command that is searched, in characters."""
@@ -64,7 +64,7 @@ class Patch(Frozen):
 
 
 def find_first_patch(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Patch | None:
-    """Return the first patch to `packages` in the files, with the names that all their patches declare, or None."""
+    """Return the first patch to `packages` in the files, with the names that all patches in them declare, or None."""
     patches = [
         Patch(path, line, module, frozenset(_list_declared_names(text)))
         for path in dict.fromkeys(file for path in paths for file in (path, *_list_applied_patches(path, index)))
@@ -75,7 +75,7 @@ def find_first_patch(paths: Iterable[str], packages: Collection[str], index: Rep
 
 
 def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
-    """Yield the patch files that a script names, also with wildcards."""
+    """Yield the patch files that a script names, including names with wildcards."""
     folder = os.path.dirname(path)
     for word in dict.fromkeys(_PATCHES.findall(_read_text(path))) if not path.endswith((".patch", ".diff")) else ():
         subfolder, _, pattern = word.rpartition("/")

@@ -17,7 +17,7 @@ _IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> tuple[str, str] | None:
     """Return the parent folder and the name of the renamed copy that a program imports.
 
-    Return None if the program imports the framework itself, or no copy of it.
+    Return None if the program imports the framework itself or does not import a copy of it.
     """
     assert manifest.layout is not None
     names = _list_imports(file, index)
@@ -35,7 +35,7 @@ def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkMani
 
 
 def has_other_package(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> bool:
-    """Return whether a program imports a package in the repository and, even indirectly, not the framework."""
+    """Return whether a program imports a package in the repository but never the framework, not even indirectly."""
     assert manifest.layout is not None
     if not any(index.find_parent_folders(name) for name in _list_imports(file, index)):
         return False

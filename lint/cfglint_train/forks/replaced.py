@@ -1,4 +1,4 @@
-"""Replaced trainers: packages that patch the trainers that a Python file uses if they are imported before it."""
+"""Replaced trainers: packages that patch the trainers of a Python file if a program imports them first."""
 
 from __future__ import annotations
 

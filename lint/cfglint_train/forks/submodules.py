@@ -14,7 +14,7 @@ _SETTING: Final = re.compile(r"[ \t]*(path|url)[ \t]*=[ \t]*\"?([^\"#;\r\n]*?)\"
 
 
 class Submodule(Frozen):
-    """A submodule named after a known package whose URL is not upstream's."""
+    """A submodule that is named after a known package but whose URL is not upstream's."""
 
     package: str
     repository: str

@@ -1,4 +1,4 @@
-"""Vendored copies: read the vocabulary from a copy of a framework's source. Nothing in it is imported or run."""
+"""Vendored copies: vocabularies read from a copy of a framework's source, without importing or running it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> 
 def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
     """Return the release that a file of a copy states, or None.
 
-    For a development version, the result allows every release between the neighbouring final releases.
+    For a development version, the result allows every release between the neighboring final releases.
     """
     assert manifest.layout is not None
     for name, pattern in manifest.layout.release_files.items():
@@ -155,7 +155,7 @@ def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
 
 
 def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
-    """Return the range of releases that a copy without a version may be, or None if any is possible.
+    """Return the range of releases that a copy without a version may be based on, or None if any is possible.
 
     The range follows from the package's name and from the releases with the most similar settings. It extends to the
     final releases before and after these, because the copy may be any commit in between.
@@ -183,7 +183,7 @@ def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: Fram
 
 
 def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
-    """Return a constraint that allows a final version only, or the releases around a pre-release.
+    """Return a constraint that allows exactly a final version, or the range of releases around a pre-release.
 
     A pre-release that is older than all known releases allows only itself.
     """

@@ -114,7 +114,7 @@ def _is_alive(process: int) -> bool:
 
 
 def stage_new(path: str, source: bytes) -> StagedFile:
-    """Stage the content of a new file next to its place. Raise `OSError`: `FileExistsError` if the file exists."""
+    """Stage the content of a new file. Raise `FileExistsError` if the file exists, or another `OSError`."""
     regular_files.check_links(path)
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -195,7 +195,7 @@ def _create(folder: str) -> str:
 
 
 def commit(staged: StagedFile) -> None:
-    """Replace the target by the new content. Raise `OSError`, with the old content intact, if that fails."""
+    """Replace the target with the new content. Raise `OSError`, with the old content intact, if that fails."""
     try:
         if staged.original is None:
             rename_new(staged.temporary, staged.target)

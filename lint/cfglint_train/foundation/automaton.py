@@ -38,7 +38,7 @@ def build_start() -> PatternPart:
 
 
 def build_end() -> PatternPart:
-    """Build a part that matches at the end of the text, or in `match` also before a line break at the end."""
+    """Build a part that matches at the end of the text, and in `match` also before a final line break."""
     return lambda program: _emit(program, "end")
 
 

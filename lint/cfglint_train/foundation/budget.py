@@ -56,7 +56,7 @@ class Budget:
         os.close(writing)
 
     def take_part(self) -> None:
-        """Start a forked process without any time of its own: its CPU clock begins at 0, so it draws shares instead."""
+        """Give a forked process no time of its own: its CPU clock begins at 0, so it draws shares instead."""
         if self._tokens is not None:
             self._end = self._clock()
 

@@ -1,6 +1,6 @@
-"""Cache of texts that take long to compute, kept between runs under the digests of their inputs.
+"""Cache of texts that are slow to compute, kept between runs and keyed by the digests of their inputs.
 
-A folder that cannot be written is ignored. If there are too many texts, the least recently used are removed. A folder
+A folder that is not writable is ignored. If there are too many texts, the least recently used are removed. A folder
 with files that git tracks is not used, because the repository's author could have planted them.
 """
 
@@ -59,7 +59,7 @@ class Cache:
 
 
 def _can_be_tracked(folder: str) -> bool:
-    """Return whether git tracks files in an existing folder, or might because the index cannot be read."""
+    """Return whether git tracks files in an existing folder, or may track some because the index cannot be read."""
     root = regular_files.find_repository(os.path.realpath(folder))
     if root is None or not os.path.isdir(folder):
         return False

@@ -1,4 +1,4 @@
-"""Credentials: find service tokens by their published shape, and the values of keys that are named like secrets.
+"""Credentials: service tokens, recognized by their published shapes, and the values of keys named like secrets.
 
 Rules report the credentials in files. The same patterns mask all output, whatever file or message a token comes from.
 """
@@ -18,7 +18,7 @@ class _Shape(Frozen):
     """A kind of credential; the pattern is compiled only for texts that contain a clue."""
 
     clues: tuple[str, ...]
-    """Lower-case texts; every match of the pattern contains one of them."""
+    """Lowercase strings; every match of the pattern contains one of them."""
     pattern: str
     """Pattern whose last matching group is the credential; without a group, the whole match is.
 
@@ -70,7 +70,7 @@ _SHAPES: Final = (
     _Shape(("sig=",), r"(?<![A-Za-z0-9_])(?i:sig)=([A-Za-z0-9%+/_=-]{20,200}+)(?![A-Za-z0-9%+/_=-])", False),
     _Shape(("signature=",), r"(?i:x-(?:amz|goog)-signature)=([0-9a-f]{40,1024})", False),
 )
-# Credentials without a distinctive shape are recognised by the text before them on the line. The groups hold the
+# Credentials without a distinctive shape are recognized by the text before them on the line. The groups hold the
 # credentials.
 _WANDB: Final = (
     r"(?i:wandb[ \t]+login(?:[ \t]+--?[a-z]{1,20}(?:=[^\s]{1,100})?){0,5}"
@@ -103,8 +103,8 @@ _NAMED: Final = (
     r"|\\?'(?P<single>(?:[^'\\]|''|\\(?!')){8,4000}+)(?=\\?')"
     r"|\\?(?P<bare>[^\s\"'`,;(){}\[\]<>|&$\\]{8,4000}+)(?P<rest>(?=[\s\"'`,;)}\]<|&\\]|$)[ \t]*[^\s]?))"
 )
-# A text without a clue of a pattern, or without a value of the form in `_VALUES`, has no match. This is checked first,
-# because it holds for most texts and saves compiling the pattern.
+# A text cannot match if it lacks the clues of a pattern, or a value of the form in `_VALUES`. This is checked first,
+# because most texts lack them, and then the pattern need not be compiled.
 _BY_NAME: Final = (
     _Shape(("wandb",), _WANDB, False),
     _Shape(("secret",), _AWS, False),
@@ -186,7 +186,7 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _is_words(value: str, minimum: int = 2) -> bool:
-    """Return whether a value consists of words and numbers with separators, and of at least `minimum` words."""
+    """Return whether a value consists of words, numbers and separators, with at least `minimum` words."""
     parts = re.split(r"[-_./@ ]", value)
     words = sum(part.isalpha() and len(part) > 2 for part in parts)
     return words >= minimum and all(re.fullmatch(_WORD, part) for part in parts)
@@ -286,7 +286,7 @@ def _load_shapes() -> tuple[tuple[str, _Shape], ...]:
 
 
 def mask(text: str) -> str:
-    """Replace every character of a credential in a text by an asterisk, so that lines and columns stay the same."""
+    """Replace every character of a credential in a text with an asterisk, so that lines and columns stay the same."""
     parts: list[str] = []
     masked_until = 0
     for start, end in sorted(find_credentials(text)):
@@ -302,7 +302,7 @@ def mask(text: str) -> str:
 def shorten(text: str, limit: int) -> str:
     """Shorten a text for a message to at most `limit` characters.
 
-    A text that is too long is masked first, because a cut credential would no longer be recognised.
+    A text that is too long is masked first, because a truncated credential would no longer be recognized.
     """
     if len(text) <= limit:
         return text

@@ -1,4 +1,4 @@
-"""Deadlines: limit the CPU time of a piece of work.
+"""Deadlines: limits on the CPU time of a piece of work.
 
 The limit needs a system timer, whose signals Python delivers only to the main thread. On Windows, in another thread, or
 in a program that handles the signal itself, the work is not limited.
@@ -35,7 +35,7 @@ _untimed_since: Final[ContextVar[float | None]] = ContextVar("since", default=No
 
 
 class OutOfTime(BaseException):
-    """End of the time limit. A `BaseException`, so that handlers for the errors of a rule do not catch it."""
+    """Signal that the time is up. A `BaseException`, so that handlers for the errors of a rule do not catch it."""
 
 
 def read_clock() -> float:

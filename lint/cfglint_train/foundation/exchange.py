@@ -22,7 +22,7 @@ def exchange(first: str, second: str) -> bool:
 
 
 def rename_new(source: str, target: str) -> None:
-    """Rename a file without replacing another. Raise `OSError`: `FileExistsError` if the name is in use.
+    """Rename a file without replacing another. Raise `FileExistsError` if the name is in use, or another `OSError`.
 
     Atomic on Windows, where `os.rename` never replaces a file, and on Linux if the file system supports it. Elsewhere,
     the file has both names for a moment.

@@ -35,7 +35,7 @@ class TrackedFiles(Frozen):
 
     paths: tuple[bytes, ...] = ()
     submodules: tuple[bytes, ...] = ()
-    """Paths among them that are submodules."""
+    """Paths in `paths` that are submodules."""
 
     def has_path(self, path: str) -> bool:
         """Return whether a path, relative to the root, or a file below it is tracked."""
@@ -88,8 +88,8 @@ def read_index(root: str) -> TrackedFiles | None:
 def find_git_folder(root: str) -> str:
     """Return the folder of a checkout's git data: `.git`, or the target of a `.git` file (worktrees, submodules).
 
-    Raise `OSError` if git cannot have written the `.git` file, as in an unpacked archive. git's data of a worktree
-    points back to the worktree, and its data of a submodule lies in the `.git` folder of the outer repository.
+    Raise `OSError` if git cannot have written the `.git` file, as in an unpacked archive. git's data for a worktree
+    points back to the worktree, and its data for a submodule lies in the `.git` folder of the outer repository.
     """
     mark = os.path.join(root, ".git")
     if not os.path.isfile(mark):
@@ -110,7 +110,7 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]
     """Return the paths in an index, and the paths of submodules.
 
     Raise `ValueError` or `IndexError` if `source` is not a complete index with object names of `hash_size` bytes, or
-    contains a path that git never adds: a path out of the checkout, or longer than 4096 bytes.
+    contains a path that git never adds: a path outside the checkout, or longer than 4096 bytes.
     """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):

@@ -2,7 +2,7 @@
 
 A pattern without a slash matches the name of a file or folder at any depth. A pattern with a slash matches a path below
 the folder of its settings file. `*` and `?` also match slashes, as in ruff. `**/` matches any number of folders,
-including none. `[...]` and `{a,b}` are alternatives.
+including none. `[...]` is a character class, and `{a,b}` lists alternatives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GlobPath(Frozen):
 
     full: str
     names: tuple[str, ...]
-    """Names of the folders above the file that may match, outermost first, and of the file."""
+    """Names that a pattern may match: the folders above the file, outermost first, then the file."""
 
 
 def split_path(path: str, root: str) -> GlobPath:

@@ -1,7 +1,7 @@
 r"""Regular expressions from a repository, matched in linear time.
 
 The supported subset: literals, `.`, classes with ranges and `\d \w \s`, groups, `|`, `* + ? {m,n}` (greedy or lazy),
-and `^ $ \A \Z`. Constructs that need backtracking (back-references, look-around), flags and `\b` are not supported.
+and `^ $ \A`. Constructs that need backtracking (back-references, look-around), flags, `\b` and `\Z` are not supported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
 class UnsupportedPattern(ValueError):
-    """Error for a text that is not a regular expression, or uses more than the supported subset."""
+    """Error for a regular expression that is invalid or outside the supported subset."""
 
 
 def compile_pattern(text: str) -> Automaton:

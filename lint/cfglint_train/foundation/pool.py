@@ -1,9 +1,9 @@
-"""Process pool: share work among forks of this process.
+"""Process pool: work shared among forks of this process.
 
 A forked process has everything that was imported and read so far. A new interpreter would have to repeat that, which
 takes longer than the lint itself. Without `fork`, this process does all the work.
 
-Items are assigned in blocks of neighbours: the files in a folder often train the same model, whose layers are then
+Items are assigned in blocks of neighbors: the files in a folder often train the same model, whose layers are then
 computed only once. A process that finishes a block takes the next block, so that no process is idle.
 """
 
@@ -21,9 +21,9 @@ Outcome = TypeVar("Outcome")
 _MIN_BLOCK: Final = 8
 """Minimum number of items in a block."""
 _BLOCKS_PER_PROCESS: Final = 32
-"""Blocks per process: more blocks separate more neighbours, and with fewer, processes wait longer at the end."""
+"""Blocks per process: more blocks separate more neighbors; with fewer blocks, processes wait longer at the end."""
 _MAX_BLOCKS: Final = 1024
-"""Maximum number of blocks; on every system, a pipe holds as many block numbers before they are read."""
+"""Maximum number of blocks; on every system, a pipe can hold this many block numbers."""
 _WIDTH: Final = 4
 """Size of a block number in the pipe, in bytes."""
 

@@ -1,7 +1,7 @@
-"""Parse the newest Python syntax with the running Python, because the Python that will run the job is unknown.
+"""Parsing of the newest Python syntax with the running Python, because the version that runs the job is unknown.
 
-Constructs that an older `ast` rejects are replaced by accepted text of the same number of bytes: an f-string by another
-with an unknown value, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758 (3.14), 810
+Constructs that an older `ast` rejects are replaced with accepted text of as many bytes: an f-string with another that
+has an unknown value, type parameters with blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758 (3.14), 810
 (3.15).
 """
 
@@ -27,7 +27,7 @@ _MAX_FIELDS: Final = 20
 def parse_python(text: str) -> ast.Module:
     """Return the syntax tree of a Python source.
 
-    Raise the error of `ast.parse` for the original text if it cannot be parsed after all.
+    Raise the error of `ast.parse` for the original text if the replacements do not make it parse.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -44,7 +44,7 @@ def parse_python(text: str) -> ast.Module:
 
 
 class _Broken(Exception):
-    """Raised for a string or bracket that is not closed."""
+    """Error for a string or bracket that is not closed."""
 
 
 class _Lowering:
@@ -207,7 +207,7 @@ class _Lowering:
         return len(self.text) if end < 0 else end
 
     def _replace(self, start: int, end: int, text: str) -> None:
-        """Replace a range by a part of its text, padded with blanks to the same number of bytes."""
+        """Replace a range with a part of its text, padded with blanks to the same number of bytes."""
         padding = len(self.text[start:end].encode()) - len(text.encode())
         self.edits.append((start, end, text + " " * padding))
 

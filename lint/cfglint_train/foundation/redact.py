@@ -16,7 +16,7 @@ Redact = Callable[[str], str]
 
 
 def build_redaction(secrets: Iterable[str]) -> Redact:
-    """Build a function that replaces each character of a credential by an asterisk, so that columns stay the same."""
+    """Build a function that replaces each character of a credential with an asterisk, so that columns stay the same."""
     longest_first = sorted(filter(None, secrets), key=len, reverse=True)
 
     def redact(text: str) -> str:
@@ -44,4 +44,4 @@ def _mask_fragments(text: str, secrets: list[str]) -> str:
 
 
 _MAX_SHARED_PREFIX: Final = 3
-"""Maximum length of a fragment that is not masked, because ordinary words share so short a beginning."""
+"""Maximum length of a fragment that is not masked, because ordinary words may match a fragment this short."""

@@ -1,4 +1,4 @@
-"""Regular files: read them up to a size limit, and never through a link that leads out of their repository."""
+"""Regular files: reading up to a size limit, and never through a link that leads out of their repository."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 from cfglint_train.foundation.typed import Final
 
 MAX_BYTES: Final = 8 * 2**20
-"""Size limit for configurations: the largest known (OLMo's data mixes) has 312 kB, so larger files are data."""
+"""Size limit for configurations: the largest known (OLMo's data mixes) is 312 kB, so larger files are data."""
 
 _NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
@@ -29,7 +29,7 @@ def normalize_path(path: str) -> str:
 def read(path: str, checked_folders: set[str] | None = None) -> bytes:
     """Read a file, up to one byte more than `MAX_BYTES`, so that the caller can detect a file that is too large.
 
-    Raise `OSError` if the file cannot be read, is a pipe or device (without waiting), or if the file or a folder above
+    Raise `OSError` if the file cannot be read, if it is a pipe or device, or if the file or a folder above
     it is a link that leads out of its repository. `checked_folders`: folders that are known not to be reached through
     such links; the folders that pass are added.
     """
@@ -40,7 +40,7 @@ def read(path: str, checked_folders: set[str] | None = None) -> bytes:
 def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
     """Read a file by its absolute path, quickly; return b"" if it is not regular or has more than `limit` bytes.
 
-    Raise `OSError` as `read` does, and where `O_NOFOLLOW` exists if the file itself is a link. `checked_folders`: as
+    Raise `OSError` as `read` does and, if the system has `O_NOFOLLOW`, for a file that is a link. `checked_folders`: as
     for `read`.
     """
     if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
@@ -76,7 +76,7 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
 
 
 def read_anywhere(path: str) -> bytes:
-    """Read a file as `read` does, but follow any link: for files of models, and files that a command names."""
+    """Read a file as `read` does, but follow any link: for model files and files named on the command line."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file (use - to read standard input)", path)

@@ -1,4 +1,4 @@
-"""Roots: find the repository or project that a folder belongs to."""
+"""Roots: the repository or project that a folder belongs to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Roots:
         self._cached_checks: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def add(self, folder: str) -> None:
-        """Add a folder that the user names as a root of last resort: an unpacked archive has no repository mark."""
+        """Add a folder that the user names as a root of last resort, because an unpacked archive has no `.git`."""
         self._added.add(os.path.abspath(folder))
 
     def list_folders_above(self, folder: str) -> tuple[tuple[str, ...], bool]:
@@ -63,8 +63,8 @@ class Roots:
     def list_allowed_folders(self, path: str) -> tuple[str, ...]:
         """Return the folders in which cfglint may read the files that a file names.
 
-        This is the root of its repository or project. A file without a root may use the working folder, and its own
-        folder or the folder that was added.
+        This is the root of its repository or project. Without a repository or project, these are the working folder and
+        the folder that was added, or else the folder of the file.
         """
         root, rooted = self.find_root(path)
         return (root,) if rooted and root not in self._added else (os.getcwd(), root)

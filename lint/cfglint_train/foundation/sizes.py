@@ -1,4 +1,4 @@
-"""Sizes: format bytes and parameter counts for messages."""
+"""Sizes: formatting of bytes and parameter counts for messages."""
 
 from __future__ import annotations
 

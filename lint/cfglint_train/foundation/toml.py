@@ -1,4 +1,4 @@
-"""TOML: parse with the standard library, and limit dotted keys, on which it takes quadratic time and memory."""
+"""TOML parsing with the standard library, and a limit on dotted keys, which need quadratic time and memory."""
 
 from __future__ import annotations
 

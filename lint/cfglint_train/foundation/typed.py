@@ -42,7 +42,7 @@ else:
             return cls(values if isinstance(values, tuple) else (values,))
 
         def __or__(self, other: object) -> Any:
-            """Return the union of `typing`; used only when `typing.get_type_hints` evaluates an annotation."""
+            """Return a `typing` union; used only when `typing.get_type_hints` evaluates an annotation."""
             from typing import Literal
 
             return Literal[self.__args__] | other

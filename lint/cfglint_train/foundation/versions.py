@@ -33,7 +33,7 @@ def parse_release(release: str) -> tuple[tuple[int, ...], int, int]:
 
 
 def _parse_number(digits: str) -> int:
-    """Parse a number in a release; numbers of more than 18 digits are equal, because Python limits digits to 4,300."""
+    """Parse a number in a release; numbers longer than 18 digits are equal, because Python limits digits to 4,300."""
     return int(digits) if len(digits) <= 18 else 10**18
 
 
@@ -58,7 +58,7 @@ class Constraint(Frozen):
         return ",".join(f"{operator}{release}" for operator, release in self.comparisons)
 
     def is_satisfied_by(self, release: str) -> bool:
-        """Return whether a release satisfies every comparison; a pre-release counts like any other."""
+        """Return whether a release satisfies every comparison; a pre-release counts like any other release."""
         return all(_is_satisfied(operator, bound, release) for operator, bound in self.comparisons)
 
     def find_newest(self, releases: Iterable[str]) -> str | None:
@@ -104,7 +104,8 @@ class Constraint(Frozen):
     def _find_lower_bound(self, unfinished: str = "") -> tuple[_Key, bool] | None:
         """Return the highest lower bound and whether the bound itself is allowed, or None.
 
-        `==4.*` includes the pre-releases of 4.0. The suffix `unfinished`, such as `.dev0`, lowers its bound to them.
+        `==4.*` includes the pre-releases of 4.0. The suffix `unfinished`, such as `.dev0`, lowers that bound
+        to include them.
         """
         bounds = [
             (parse_release(bound.removesuffix(".*") + (unfinished if bound.endswith(".*") else "")), operator != ">")
@@ -187,7 +188,7 @@ def _parse_numbers(release: str) -> tuple[int, ...]:
 
 
 def _get_prefix(operator: str, bound: str) -> tuple[int, ...]:
-    """Return the numbers with which every release must begin that `==1.4.*` or `~=1.4.2` allows."""
+    """Return the numbers that every release allowed by `==1.4.*` or `~=1.4.2` begins with."""
     numbers = _parse_numbers(bound)
     return numbers[:-1] if operator == "~=" else numbers
 
@@ -220,7 +221,7 @@ _COMPARE: Final = {"==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
 class ValueByRelease(Frozen):
     """A value that depends on the release: pairs of first release and value, in ascending order.
 
-    The first release of the first pair may be empty.
+    The release of the first pair may be empty.
     """
 
     steps: tuple[tuple[str, Any], ...]

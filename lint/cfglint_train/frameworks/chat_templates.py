@@ -40,7 +40,7 @@ def _load_table() -> _TemplateTable:
     )
 
 
-# A generic format, to which models are often tuned on purpose.
+# Templates of the generic ChatML format, to which models are often tuned on purpose.
 _GENERIC: Final = frozenset(("chatml", "chatml_de"))
 
 

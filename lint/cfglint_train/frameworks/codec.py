@@ -1,4 +1,4 @@
-"""Codecs: convert values between a framework's files and the plan."""
+"""Codecs: conversion of values between a framework's files and the plan."""
 
 from __future__ import annotations
 

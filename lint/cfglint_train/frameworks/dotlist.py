@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import Any
 def parse_dotlist(words: list[str]) -> dict[Route, Any]:
     """Parse `a.b=c` words as `OmegaConf.from_dotlist` does, and return the value of each leaf by route.
 
-    Later words override earlier words. Raise `ValueError` for a word without a key, or whose value is not valid YAML.
+    Later words override earlier words. Raise `ValueError` for a word that has no key or whose value is not valid YAML.
     """
     leaves: dict[Route, Any] = {}
     for word in words:
@@ -46,7 +46,7 @@ def parse_value(text: str, word: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _parse_yaml(text: str) -> Document:
-    """Parse a YAML text. Cached, because the launches in a repository repeat the same values."""
+    """Parse YAML text. The result is cached, because the launches in a repository repeat the same values."""
     from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 

@@ -40,7 +40,7 @@ class ForkTrace(Frozen):
     """Location of the observation, such as `requirements.txt:1`."""
     scope: Scope = "launch"
     names: frozenset[str] | None = frozenset()
-    """Names of the settings that it concerns: declared by a copy that cannot be read as a whole, or added by a change.
+    """Names of the settings concerned: declared by a copy that cannot be read as a whole, or added by a change.
 
     None means any setting.
     """

@@ -1,4 +1,4 @@
-"""Command lines as a framework parses them: command lines that are configs, and words that launches add to a file."""
+"""Command lines as a framework parses them: those that are configs, and words that launches add to a config file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LauncherOption(Frozen):
 
 
 class FlagParser:
-    """Parser of the flags on a command line; by default without flags, for configs that are mappings."""
+    """Parser of the flags on a command line; this base class, for configs that are mappings, has no flags."""
 
     def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
         """Return the flags of a command line, each with the vocabulary's flag that it resolves to, or None.
@@ -44,7 +44,7 @@ class FlagParser:
         return None
 
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
-        """Return the leftovers of a command line: words that no flag takes."""
+        """Return the leftovers of a command line: words that no flag accepts."""
         return ()
 
     def find_switch_values(self, config: Config) -> tuple[Word, ...]:
@@ -68,7 +68,10 @@ class FlagParser:
         return None
 
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
-        """Return the effect of a setting that a launch passes and the release lacks; `effect`: the vocabulary's."""
+        """Return the effect of a setting that a launch passes although the release lacks it.
+
+        `effect`: the effect according to the vocabulary.
+        """
         return effect
 
     def suggest_launch_form(self, name: str, value: Any) -> str:

@@ -24,7 +24,7 @@ from cfglint_train.plan.releases import Releases
 
 
 class RecognisedConfig(Frozen):
-    """A config that a recogniser finds in a document. The framework with the highest score gets the document."""
+    """A config that a recognizer finds in a document. The framework with the highest score gets the document."""
 
     root: Route
     score: int
@@ -64,7 +64,8 @@ class Job:
         self.companions = dict(companions)
         self.releases = releases
         self.launch_known = launch_known
-        """True if the launches state everything that they use, False if they may not, None if no script starts the job.
+        """True if the launches state everything that they use, False if something may be missing, None if no script
+        starts the job.
         """
         self.plan = ResolvedPlan()
         self.architecture: Architecture | None = None
@@ -128,11 +129,11 @@ class LaunchInterface(Frozen):
     list_recipes: Callable[[Config], tuple[str, ...]] = _return_empty
     """Paths, as written, of the settings files that launches pass to a program; empty if a launch passes none."""
     accepts_recipe: Callable[[Document, str], bool] = lambda _, __: False
-    """Predicate: a Python program, the user's or the framework's, accepts a config of the framework by this option."""
+    """Predicate: a Python program, the user's or the framework's, accepts a config of the framework with an option."""
     passes_model: Callable[[Any, str], bool] = lambda _, __: False
     """Predicate: a Python program passes a model of the framework's kind to code that it imports from a file."""
     read_launcher_options: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
-    """Function of the launcher's options, named with underscores; returns settings by route, each with its option."""
+    """Function that maps the launcher's options, named with underscores, to settings by route, each with its option."""
     uses_all_launched_gpus: Callable[[Config], bool] = lambda _: True
     """Predicate: a job runs on all GPUs of its launch, not just on the number that its own options state."""
 
@@ -141,7 +142,7 @@ class Traits(Frozen):
     """Properties of a framework that rules need. The defaults fit most frameworks."""
 
     runs_trainer: bool = False
-    """True if the framework runs the HF Trainer and takes the Trainer's arguments under their own names."""
+    """True if the framework runs the HF Trainer and accepts the Trainer's arguments under their own names."""
     strict_json: bool = False
     """True if the framework reads JSON companions with `json.load`, which rejects comments."""
     section_files: tuple[str, ...] = ()
@@ -160,7 +161,7 @@ class Traits(Frozen):
     """Predicate: packs are filled up to the sequence length; otherwise the samples of a micro batch are concatenated.
     """
     suggest_template: Callable[[str, str], str | None] = lambda _, __: None
-    """Function of a model's Hub ID and the stated template that returns a better template, or None.
+    """Function that returns a better template, or None, for a model's Hub ID and the stated template.
 
     A template is suggested if the stated template writes special tokens that the model was not trained on.
     """
@@ -188,7 +189,7 @@ class Framework(Frozen):
     fill_auto: Callable[[Job, Field], Any] = _leave_auto
     """Function that returns the framework's value for a companion's "auto", or MISSING if it does not fill it in."""
     shared_fields: frozenset[str] = frozenset()
-    """Fields of a companion that must agree with the main config, whose value applies; empty if never a companion."""
+    """Fields that must agree with the main config, whose value applies, if this file is its companion."""
     keys_type: type[Keys] = Keys
     """Class that handles the keys of its files."""
     launch_interface: LaunchInterface = LaunchInterface()
@@ -264,7 +265,7 @@ def load(name: str) -> Framework:
 
 
 def recognise(name: str, document: Document) -> list[RecognisedConfig]:
-    """Return the configs of a framework in a document. Imports only the framework's `recognise.py`."""
+    """Return the configs of a framework in a document. Import only the framework's `recognise.py`."""
     configs: list[RecognisedConfig] = import_module(f"cfglint_train.frameworks.{name}.recognise").recognise(document)
     return configs
 
@@ -275,7 +276,7 @@ def get_keys(config: Config) -> Keys | None:
 
 
 def read_config(config: Config) -> ResolvedPlan:
-    """Return the fields that all lenses read in a config. Computed once per config, so once per shared companion."""
+    """Return the fields that all lenses read in a config. A shared companion is read only once."""
     return config.compute_once(_read_with_all_lenses)
 
 

@@ -96,7 +96,7 @@ class _InterpolatedText:
             while text[index + slashes : index + slashes + 1] == "\\":
                 slashes += 1
             if text.startswith("${", index + slashes):
-                # OmegaConf's grammar: backslashes before an interpolation escape each other, and an odd one escapes it.
+                # OmegaConf's grammar: before `${`, two backslashes mean one, and a remaining one escapes the `${`.
                 literal += "\\" * (slashes // 2)
                 index += slashes
                 if slashes % 2:

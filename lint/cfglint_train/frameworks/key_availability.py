@@ -12,7 +12,7 @@ _MISSING_KINDS: Final = ("not yet", "removed", "renamed")
 
 
 def explain_unavailable(config: Config, change: Change) -> str:
-    """Return the reason why the target release rejects a change, or "" if it accepts it or that is unknown."""
+    """Return why the target release rejects a change, or "" if it accepts the change or that is unknown."""
     if not isinstance(change, Set) or config.framework in config.releases.outdated_packages:
         return ""
     route = change.route[len(config.root) :]

@@ -1,8 +1,8 @@
 """Inference of a configuration's release from its keys.
 
-A release that refuses a key would not have started, so the author of a file with that key runs a release that accepts
-it. A key that a release drops silently is no evidence, because the author may not have noticed. If the newest release
-refuses no key, the file shows nothing, and the names of its keys are enough to find that out.
+A release that rejects a key cannot start the run, so the author of a file with that key uses a release that accepts
+it. A key that a release drops silently is not evidence, because the author may not have noticed. If the newest release
+rejects none of the keys, the file says nothing about its release; the key names alone are enough to check that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_KEYS: Final = 300
 
 
 class RefusedKey(Frozen):
-    """A key that the newest release refuses, although another release accepts it."""
+    """A key that the newest release rejects, although another release accepts it."""
 
     route: Route
     """Route of the key below the configuration's root."""
@@ -32,18 +32,18 @@ class RefusedKey(Frozen):
     status: Status
 
     def __str__(self) -> str:
-        """Return the reason for the refusal: the key does not exist yet, or was removed."""
+        """Return the reason for the rejection: the key does not exist yet, or was removed."""
         if self.status.kind == "not yet":
             return f"`{format_route(self.route)}` does not exist yet"
         return f"`{format_route(self.route)}` was removed" + (f" in {self.status.since}" if self.status.since else "")
 
 
 class ReleaseHint(Frozen):
-    """Evidence from its keys that a configuration was not written for the newest release."""
+    """Evidence, in the keys of a configuration, that it was not written for the newest release."""
 
     refused_keys: tuple[RefusedKey, ...]
     accepts: Callable[[str], bool]
-    """Predicate that is true for a release that accepts every key known to the vocabulary."""
+    """Function that returns whether a release accepts every key of the configuration that the vocabulary knows."""
 
     def find_newest(self, releases: Iterable[str]) -> str | None:
         """Return the newest of `releases`, listed oldest first, that accepts every key."""
@@ -56,11 +56,11 @@ class KeyUse(Frozen):
     route: Route
     """Route of the key below the configuration's root."""
     entry: Entry | None
-    """Entry of the key, or None if the program that reads the configuration uses the key."""
+    """Entry of the key, or None if the use is the program itself (an OpenRLHF entry point)."""
     check_releases: Callable[[tuple[str, ...]], tuple[bool, ...]]
-    """Check of each release: true if it has the key, or dropped the key and runs without it.
+    """Function that returns, for each release, whether it has the key or silently ignores it after dropping it.
 
-    False for releases older than the key: the file cannot have been written for them.
+    The result is False for releases older than the key: the file cannot have been written for them.
     """
 
     def is_accepted_by(self, release: str) -> bool:
@@ -79,7 +79,7 @@ def find_used_keys(
     """Return the keys of a configuration that have a value, except those that every release has unchanged.
 
     The arguments are those of `infer_release`. At most `_MAX_KEYS` keys are returned, because each is checked against
-    every release and that many determine the release if any keys do.
+    every release, and more keys rarely narrow the releases further.
     """
     history = _KeyHistory(vocabulary, context, package)
     uses: list[KeyUse] = []
@@ -100,9 +100,9 @@ def infer_release(
     release: str,
     package: str | None = None,
 ) -> ReleaseHint | None:
-    """Return evidence about the release from the keys, or None if `release`, the newest candidate, refuses no key.
+    """Return evidence about the release from the keys, or None if `release`, the newest candidate, accepts them all.
 
-    `is_fixed_place` says whether a route takes the same settings in every file. `package` is another package that the
+    `is_fixed_place` returns whether a route means the same setting in every file. `package` is another package that the
     vocabulary depends on (transformers, for LLaMA-Factory); if set, all releases are that package's.
     """
     candidates = [
@@ -125,7 +125,7 @@ def infer_release(
         for route, entry in _walk_entries(document, root)
         if is_fixed_place(route) and _is_evidence(entry, document)
     ]
-    # Keys that the newest release refuses come first: most other releases refuse them too, which ends the check.
+    # Keys that the newest release rejects come first: most other releases reject them too, which ends the check.
     routes = [*(key.route for key in refused_keys), *routes]
     return ReleaseHint(
         tuple(refused_keys), lambda other: all(history.check_releases(route, (other,))[0] for route in routes)
@@ -145,7 +145,7 @@ class _KeyHistory:
         self._answers = vocabulary.get_cache(context)
 
     def find_status(self, route: Route, release: str) -> Status | None:
-        """Return the status of a key, or None if the key is unknown or another package decides its status."""
+        """Return the status of a key, or None if the key is unknown or its status does not depend on the package."""
         fact = self._find_fact(route, release)
         return None if fact is None else fact.resolve_status()
 
@@ -195,7 +195,7 @@ def _is_accepted(fact: KeyFact | None) -> bool:
 
 
 def is_refused(status: Status) -> bool:
-    """Return whether a release stops at a key that it does not have."""
+    """Return whether a release lacks the key and stops with an error if a file sets it."""
     return status.kind in ("removed", "renamed", "not yet") and status.effect == "error"
 
 
@@ -214,7 +214,7 @@ def _is_evidence(entry: Entry, document: Document) -> bool:
 
 
 def _is_unconditional(entry: Entry, document: Document) -> bool:
-    """Return whether a script sets the key at every release. A key set behind a release check is no evidence."""
+    """Return whether a script sets the key at every release. A key behind a release check is not evidence."""
     if document.syntax != "python":
         return True
     from cfglint_train.documents.python.guards import is_guarded
@@ -224,7 +224,7 @@ def _is_unconditional(entry: Entry, document: Document) -> bool:
 
 
 def _has_value(entry: Entry, document: Document) -> bool:
-    """Return whether a key has a non-empty value; no release refuses an empty key."""
+    """Return whether a key has a non-empty value; no release rejects an empty key."""
     node = follow(entry.value)
     if isinstance(node, Sequence):
         return bool(node.items)

@@ -15,7 +15,7 @@ from cfglint_train.plan.origin import FieldValue, Origin, Place
 class LaunchFacts(Frozen):
     """Facts that a script states about the launch of its program.
 
-    A fact is None if the script does not state it. Its value is None if the script states something that cannot be
+    A fact is None if the script does not state it. Its value is None if the script states a value that cannot be
     determined (`--nnodes=$1`).
     """
 
@@ -26,7 +26,7 @@ class LaunchFacts(Frozen):
     gpu: FieldValue | None = None
     """GPU model requested from the batch system, by its name in the table of GPUs."""
     host_memory: FieldValue | None = None
-    """Host memory per node requested from the batch system, as text with a unit (`480GiB`)."""
+    """Host memory per node requested from the batch system, as a string with a unit (`480GiB`)."""
     environment: Mapping[str, str] = {}
     """Environment variables of the program, except those that its command line expands."""
     sharding: FieldValue | None = None
@@ -36,7 +36,7 @@ class LaunchFacts(Frozen):
     working_copy: FieldValue | None = None
     """Set if Ray runs the job in a temporary copy of its working directory."""
     is_sharding_known: bool = False
-    """True if all that could shard the model is visible: the launcher adds nothing and its options are known."""
+    """True if everything that could shard the model is visible: the launcher adds nothing and its options are known."""
 
 
 class LaunchReading:

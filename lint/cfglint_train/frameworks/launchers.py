@@ -1,7 +1,7 @@
 """Settings of the launchers around a program: nodes, GPUs per node, environment, host memory.
 
 Sources: torch 2.13 `distributed/run.py`; DeepSpeed 0.19.8 `launcher/runner.py`; accelerate 1.11.0 `commands/launch.py`;
-LLaMA-Factory 0.9.5 `launcher.py`; the manuals of sbatch, srun and mpirun. Values that a launcher takes from
+LLaMA-Factory 0.9.5 `launcher.py`; the manuals of sbatch, srun and mpirun. Values that a launcher reads from
 outside the script or detects on the machine are not covered here.
 """
 
@@ -48,7 +48,7 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
     for name, value in submitted.items():
         reading.keep_fact(name, value)
     overridden = {name: reading.facts[name] for name in submitted}
-    for name, value in submitted.items():  # A value assumed for a Slurm variable follows the submission.
+    for name, value in submitted.items():  # An unknown submitted value makes an assumed value unknown.
         if value.value is None and overridden[name].origin.assumption:
             overridden[name] = overridden[name]._replace(value=None)
     for launcher in document.invocations:
@@ -111,7 +111,7 @@ _SHARDING_SWITCHES: Final = _UNSUPPORTED_SWITCHES | {"use_fsdp", "use_deepspeed"
 def list_options(invocation: Invocation) -> Mapping[str, Entry]:
     """Return the options of a launcher by name, with underscores.
 
-    Empty if the command may have options that the text does not show, or names a file that cannot be determined.
+    Return {} if the command may have options that the text does not show, or names a file that cannot be determined.
     """
     options = _map_entries(invocation)
     file = options.get("config_file")
@@ -152,7 +152,7 @@ def can_shard(launcher: Invocation) -> bool:
     return bool(options) or launcher.program == "deepspeed"
 
 
-# Options that pass settings to `accelerate launch` -> the switch without which it ignores them (accelerate 1.15.0
+# Options that pass settings to `accelerate launch` -> the switch that makes it read them (accelerate 1.15.0
 # commands/launch.py, launch_command). A configuration file may set the switch, too.
 REQUIRED_SWITCHES: Final = {"--deepspeed_config_file": "--use_deepspeed"}
 
@@ -171,7 +171,7 @@ class IgnoredFile(Frozen):
 
 
 def find_ignored_files(document: ShellDocument) -> Iterator[IgnoredFile]:
-    """Yield the files that launchers of a script receive but, as the script shows, do not read."""
+    """Yield the files that a script passes to launchers although, judging by the script, they are not read."""
     for launcher in document.invocations if b"accelerate" in document.source else ():
         if launcher.program != "accelerate launch" or launcher.open or b"ACCELERATE_USE_DEEPSPEED" in document.source:
             continue
@@ -197,7 +197,7 @@ def _find_working_copy(document: ShellDocument, launchers: list[Invocation]) -> 
     return None
 
 
-# Launchers that start one process per GPU and do nothing else. `accelerate launch` is not listed: without
+# Launchers that only start one process per GPU. `accelerate launch` is not listed: without
 # `--config_file`, it reads a file in the home directory of the calling user.
 _PLAIN_LAUNCHERS: Final = ("torchrun", "llamafactory-cli", "deepspeed")
 _SHARDING_VARIABLES: Final = ("FSDP", "ACCELERATE", "DEEPSPEED")
@@ -210,7 +210,7 @@ _SHARDING_EXPORT: Final = re.compile(
 
 
 def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> bool:
-    """Return whether the launch hides nothing that could shard the model.
+    """Return whether everything in the launch that could shard the model is visible.
 
     True if a plain launcher starts the program, all options are visible, and the script sets no variable of FSDP,
     accelerate or DeepSpeed.
@@ -226,8 +226,8 @@ def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> 
 def _can_have_hidden_options(launcher: Invocation) -> bool:
     """Return whether a launcher may have options that the text does not show.
 
-    Options of `srun` shard nothing, so variables in them do not count. A variable after an option that takes a value is
-    that value, quoted or not; an array may hold more words.
+    Options of `srun` cannot shard a model, so variables in them do not count. A variable after an option that takes a
+    value is that value, quoted or not; an array may expand to more words.
     """
     values = {flag.values[0] for flag in launcher.flags if len(flag.values) == 1}
     loose = [word.spreads or index not in values for index, word in enumerate(launcher.words) if word.loose]
@@ -246,7 +246,7 @@ def _walk_launchers(document: ShellDocument, invocation: Invocation) -> Iterator
             return
 
 
-# Launcher names of the plan. The innermost launcher counts; an interpreter only if there is no other.
+# Launcher names of the plan. The innermost launcher counts; `python` counts only if nothing else launches.
 LAUNCHER_NAMES: Final[Mapping[str, str]] = {
     "torchrun": "torchrun",
     "deepspeed": "deepspeed",
@@ -288,7 +288,7 @@ def _read_torchrun(reading: LaunchReading, launcher: Invocation) -> None:
     _read_torchrun_rendezvous(reading, launcher)
 
 
-# torchrun's own default address is 127.0.0.1, and it does not read MASTER_ADDR; each of its options has a variable
+# torchrun's default address is 127.0.0.1; torchrun does not read MASTER_ADDR. Each of its options has a variable
 # `PET_...`, which schedulers set (torch 2.13 distributed/run.py, argparse_util.py).
 _ENDPOINT: Final = "--rdzv_endpoint"
 _ADDRESS_OPTIONS: Final = ("--master_addr", "--master-addr", _ENDPOINT, "--rdzv-endpoint")
@@ -340,7 +340,7 @@ def _read_deepspeed(reading: LaunchReading, launcher: Invocation) -> None:
             reading.put_option("gpus", counts.pop(), launcher, name)
 
 
-# `trl` passes the options that its scripts do not take to `accelerate launch` (trl 0.18.0 to 1.16.0 cli.py).
+# `trl` passes the options that its scripts do not accept to `accelerate launch` (trl 0.18.0 to 1.16.0 cli.py).
 _CONFIG_OPTIONS: Final = ("--config_file", "--config-file", "--accelerate_config")
 
 

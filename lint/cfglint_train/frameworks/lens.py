@@ -49,16 +49,16 @@ Lookup = Callable[[str], Any]
 
 
 class LaunchArgument(Frozen):
-    """A place other than its own key at which a setting is stated.
+    """A place, other than the setting's own key in the file, that states a setting.
 
-    Either a word of a launch script (an option's value, or the text after `prefix` in a word), or a misspelt key.
+    It is a word of a launch script (an option's value, or the text after `prefix` in a word) or a misspelled key.
     """
 
     document: Document
     route: Route
     prefix: str = ""
     misspelt: bool = False
-    """True if the place is a misspelt key of the file, which can hold a value of any type."""
+    """True if the place is a misspelled key of the file, which can hold a value of any type."""
 
     def build_change(self, value: Any) -> Change:
         """Return the change that sets the setting to `value`.
@@ -89,7 +89,7 @@ class Override(Frozen):
         return f"{name} is set in {self.origin.note}" if in_file else f"{name} is set at launch ({self.origin.note})"
 
 
-# Marker for a document whose routes are not simply nested mappings.
+# Marker for a document whose settings are not plain nested mappings.
 NO_TOP: Final[dict[str, Entry]] = {}
 _NOT_CACHED: Final = object()
 
@@ -97,7 +97,7 @@ _NOT_CACHED: Final = object()
 class Config:
     """One framework's settings in one document: the object that lenses read and write.
 
-    `root` is the route of its mapping: () for a whole file, ("deepspeed",) for an inline section, (3,) for the third
+    `root` is the route of its mapping: () for a whole file, ("deepspeed",) for an inline section, (3,) for the fourth
     invocation of a shell script. `overrides` replace the file's own keys. `assumption` is
     empty if the run certainly reads this document; otherwise it says what cfglint assumes and how to state it.
     """
@@ -129,7 +129,7 @@ class Config:
         overrides: Mapping[Route, Override] | None = None,
         assumption: str = "",
     ) -> None:
-        """Initialise without launches and evidence, which the caller sets."""
+        """Initialize without launches and evidence, which the caller sets."""
         self.framework = framework
         self.document = document
         self.releases = releases
@@ -141,7 +141,8 @@ class Config:
         self.launches: tuple[tuple[Document, int], ...] = ()
         """Launches of the configuration: each a script and the number of its invocation."""
         self.evidence = ConfigEvidence()
-        """Evidence that the repository has about the configuration; `runs` sets it before anything is read."""
+        """Evidence in the repository about the configuration; `runs` sets it before any lens reads the configuration.
+        """
         self.assumption = assumption
         self._cache: dict[Callable[[Config], Any], Any] = {}
         self._top_entries: dict[str, Entry] | None = None
@@ -334,7 +335,7 @@ class Lens(Protocol):
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
         """Return the key that states a field, or else the key that a fix would write.
 
-        Several keys if the field is their sum; empty if this release has no key for the field.
+        Return several keys if the field is their sum, and () if this release has no key for the field.
         """
 
     def read(self, config: Config) -> Iterator[Triple]:
@@ -347,7 +348,7 @@ class Lens(Protocol):
 def select_pending(lens: Lens, config: Config, changes: Changes) -> dict[Field, Any]:
     """Return the changes of the lens's fields whose values differ from the present values.
 
-    Every lens obeys this law: writing a value that is already present produces no edit.
+    With this function, writing a value that is already present produces no edit.
     """
     present = {field: value for field, value, _ in lens.read(config)}
     return {
@@ -390,7 +391,7 @@ def _cache_default_origin(framework: str, release: str, route: Route) -> Origin:
 
 
 def refuse_override(config: Config, route: Route) -> None:
-    """Raise CannotEdit if an override sets a setting, unless a fix can change its argument."""
+    """Raise CannotEdit if an override sets a setting, unless a fix can change the override's argument."""
     overridden = config.find_override(route)
     if overridden == route and config.overrides[route].argument is not None:
         return  # the change goes to that argument

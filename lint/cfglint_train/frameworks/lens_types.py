@@ -1,7 +1,7 @@
 """Kinds of lenses: one key (`Key`), one key with several fields (`Table`), and functions (`Custom`).
 
-An `Access` holds the functions in which frameworks differ: the lookup of a key, its default, and the change that writes
-a value. Everything else about reading and writing a key is implemented once.
+An `Access` holds the functions that differ between frameworks: the lookup of a key, its default, and the change that
+writes a value. Everything else about reading and writing a key is implemented once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Access(Frozen):
     """Functions that look up a key of a framework, yield its default and write its value."""
 
     find: Callable[[Config, tuple[Route, ...]], tuple[Route | None, LookupResult]]
-    """Lookup of the spelling in use and its value; if none is in use, the spelling to write, or None without a key."""
+    """Lookup of the spelling in use and its value. If none is in use: the spelling to write, or None if no key exists.
+    """
     yield_default: Callable[[Config, Key, Route | None], Iterator[Triple]]
     """Generator of the values that apply if the key is not stated."""
     put: Callable[[Config, Key, Route | None, Any], list[Change]]
@@ -72,7 +73,7 @@ class Access(Frozen):
 
 
 def find_stated(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """Return the first spelling that is stated with its value, or else the first spelling and NOT_STATED."""
+    """Return the first stated spelling and its value, or else the first spelling and NOT_STATED."""
     for route in names:
         value = config.get_value(*route)
         if value is not MISSING:
@@ -121,8 +122,8 @@ class Key(Frozen):
 
     `names` are the accepted spellings; a new key is written with the first. `default` is the plan value if the key is
     absent, possibly a `ValueByRelease`; with ABSENT, the framework has no default and the field stays unknown.
-    `null_value` is the plan value of an explicit null; with ABSENT, null means the default. `siblings` are keys beside
-    which a new key is written. If `applies` returns false, the key has no effect and is not read.
+    `null_value` is the plan value of an explicit null; with ABSENT, null means the default. `siblings` are keys next
+    to which a new key is written. If `applies` returns false, the key has no effect and is not read.
     """
 
     field: Field
@@ -242,7 +243,7 @@ class Table(Frozen):
     def write(self, config: Config, changes: Changes) -> list[Change]:
         """Return the change that selects the first row with the new values and all other fields unchanged.
 
-        Raise CannotEdit if no row does.
+        Raise CannotEdit if no row has that combination.
         """
         if not select_pending(self, config, changes):
             return []
@@ -284,7 +285,7 @@ class Custom(Frozen):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Fields of its keys."""
+        """Fields that the keys state."""
         return tuple(self.keys)
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:

@@ -23,16 +23,17 @@ _NO_SCHEMAS: Final[Mapping[str, Json]] = {}
 
 
 class Loader(Frozen):
-    """Rules for loading scalars: a codec per declared type, which raises UnreadableError for refused values."""
+    """Rules for loading scalars: a codec per declared type, which raises UnreadableError for rejected values."""
 
     integer: Codec
     number: Codec
     boolean: Codec
     string: Codec
     is_member: Callable[[Any, tuple[Any, ...]], bool]
-    """Predicate that is true for a value accepted as a member of an enumeration."""
+    """Function that returns whether a value is accepted as a member of an enumeration."""
     accepted_schemas: Mapping[str, Json] = _NO_SCHEMAS
-    """Declared type -> JSON Schema of the values accepted for it; a type without a row accepts only its own values."""
+    """Declared type -> JSON Schema of the values accepted for it; a type without an entry accepts only its own values.
+    """
     placeholder: Json | None = None
     """JSON Schema of placeholders that stand for a value of any type and are filled in later."""
     checks_types: bool = True
@@ -47,7 +48,7 @@ class Loader(Frozen):
         return True
 
 
-# Words for truth values, in upper or lower case.
+# Words for booleans; matching ignores case.
 _TRUTH_WORDS: Final[Mapping[str, bool]] = {
     "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True,
     "0": False, "off": False, "f": False, "false": False, "n": False, "no": False,
@@ -83,7 +84,7 @@ _NUMBER: Final = (
 )
 _YES_NO: Final = r"[tT][rR][uU][eE]|[yY]([eE][sS])?|[oO][nN]|[oO][fF][fF]|[fF][aA][lL][sS][eE]|[nN][oO]?"
 
-# 2**63: pydantic does not accept floats from here on as integers.
+# pydantic rejects floats of 2**63 and above as integers.
 _LARGEST: Final = 9223372036854775808.0
 
 
@@ -103,7 +104,7 @@ def _read_pydantic_integer(value: Any) -> int:
 def _read_pydantic_number(value: Any) -> float:
     if isinstance(value, str):
         text = value.strip()
-        # Underscores are ignored, except at the ends and in pairs.
+        # pydantic ignores single underscores inside a number.
         if text.isascii() and "__" not in text and not text.startswith("_") and not text.endswith("_"):
             try:
                 return float(text.replace("_", ""))
@@ -151,11 +152,11 @@ PYDANTIC: Final = Loader(
         },
     },
 )
-"""pydantic in lax mode: numbers may be text, and truth values may be words (axolotl, DeepSpeed's sections)."""
+"""pydantic in lax mode: numbers may be strings, and booleans may be words (axolotl, DeepSpeed's sections)."""
 
 
 def _read_python_integer(value: Any) -> int:
-    """Convert an integer or a text with `int`."""
+    """Convert an integer or a string with `int`."""
     if type(value) in (int, str):
         try:
             return int(value)
@@ -165,7 +166,7 @@ def _read_python_integer(value: Any) -> int:
 
 
 def _read_python_number(value: Any) -> float:
-    """Convert a number or a text with `float`."""
+    """Convert a number or a string with `float`."""
     if type(value) in (int, float, str):
         try:
             return float(value)
@@ -214,7 +215,7 @@ OMEGACONF: Final = Loader(
     },
     {"type": "string", "pattern": r"\$\{"},
 )
-"""Typed nodes of an OmegaConf structured configuration; interpolations are resolved first (OLMo)."""
+"""Loader for OmegaConf's structured configurations; interpolations are resolved first (OLMo)."""
 
 
 def _read_flag(value: Any) -> bool:
@@ -234,7 +235,7 @@ ARGPARSE: Final = Loader(
     Codec(_read_string, _format_word),
     _is_exact_member,
 )
-"""Words of a command line; a truth value is a flag without a value (OpenRLHF)."""
+"""Loader for words of a command line; a boolean is a flag without a value (OpenRLHF)."""
 
 
 def _read_plain_integer(value: Any) -> int:
@@ -290,7 +291,7 @@ ACCELERATE: Final = Loader(
     _is_environment_member,
     checks_types=False,
 )
-"""Values that become text in environment variables and are converted by the code that reads them (accelerate)."""
+"""Loader for values passed in environment variables and converted by the code that reads them (accelerate)."""
 
 DEEPSPEED: Final = PYDANTIC._replace(placeholder={"const": "auto"})
-"""pydantic for DeepSpeed's sections; the launcher fills in the placeholder "auto"."""
+"""Loader for DeepSpeed's sections: pydantic, with the placeholder "auto" that the launcher fills in."""

@@ -1,4 +1,4 @@
-"""Refusals of a YAML configuration by the loaders of the candidate releases."""
+"""Errors with which the YAML loaders of the candidate releases reject a configuration."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def find_refusals(config: Config) -> tuple[Refusal | None, ...]:
-    """Return a refusal for each loader that may read a configuration, or None for a loader that accepts it.
+    """Return a `Refusal`, or None if the loader accepts the file, for each loader that may read a configuration.
 
-    Empty if the text has nothing that a loader might refuse. Template marks are no reason to refuse a file, because
-    they are filled in before loading.
+    Return () if nothing in the text could make a loader reject it. Template marks do not count, because they are filled
+    in before loading.
     """
     return config.compute_once(_compute_refusals)
 
 
 def find_certain_refusal(config: Config) -> Refusal | None:
-    """Return the last refusal if every loader that may read a configuration refuses it, or None."""
+    """Return the last refusal if every loader that may read a configuration rejects it, or None."""
     reasons = find_refusals(config)
     return reasons[-1] if reasons and all(reasons) else None
 

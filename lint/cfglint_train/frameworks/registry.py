@@ -3,19 +3,19 @@
 A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework.json`:
 
 - `title`: its name as people write it.
-- `clues`: syntax -> texts; a file that contains none of them is never parsed.
-- `vocabulary`: name of its vocabulary in `cfglint_schemas`, or of the `vocabulary.json` next to it (absent: no key is
-  ever reported). `entry`: its entry point there, if it is not the usual entry point. `beside`: another package whose
-  releases also determine the keys.
-- `tree`: layout of its source, to recognise a copy (absent: copies are ignored). `marks`: files and folders, at least
+- `clues`: syntax -> strings; a file that contains none of them is never parsed.
+- `vocabulary`: name of its vocabulary in `cfglint_schemas`, or of the `vocabulary.json` next to it (absent: cfglint
+  reports none of its keys). `entry`: its entry point there, if it is not the usual entry point. `beside`: another
+  package whose releases also determine the keys.
+- `tree`: layout of its source, to recognize a copy (absent: copies are ignored). `marks`: files and folders, at least
   one with Python in every copy. `parts`: files and folders that its settings are read from (empty: too many to read).
   `versions`: files that hold a copy's release, with a pattern whose groups are that release, joined by dots.
   `former`: former names of the package's folder, with the releases that had them.
-- `package`: the names of its releases, or the framework or package (`packages.json`) in which it is released.
-- `entries`: patterns of its own programs (commands, modules, scripts) that take its file; absent: unknown.
+- `package`: the names under which it is released, or the framework or package (`packages.json`) that includes it.
+- `entries`: patterns of its own programs (commands, modules, scripts) that accept its file; absent: unknown.
 - `trains`: pattern of a command: one of its own programs and the next word. A file that this command reads is a
-  configuration, whatever its keys are; absent: the keys alone decide.
-- `launches`: the launcher that takes its file as an option, if the file configures a launcher.
+  configuration, regardless of its keys; absent: the keys alone decide.
+- `launches`: the launcher that accepts its file as an option, if the file configures a launcher.
 - `replaced_by`: packages that replace its trainers when a script imports them.
 - `rules`: codes of rules that apply only to frameworks that list them.
 
@@ -90,7 +90,7 @@ class Package(Frozen):
     repositories: tuple[str, ...]
     """Repositories on GitHub, in lower case, whose tags are its releases."""
     former_repositories: tuple[str, ...]
-    """Repositories that it left before the oldest release that cfglint knows; a link to them means an older release."""
+    """Repositories that the package left before its oldest known release; a link to them means an older release."""
     images: Mapping[str, Mapping[str, str]]
     """Pattern of container images whose tags start with a release -> further packages in these images.
 
@@ -192,7 +192,7 @@ def list_called_packages() -> Mapping[str, FrameworkManifest]:
 
 @cache
 def list_vendorable() -> tuple[FrameworkManifest, ...]:
-    """Return the frameworks and packages whose copies are recognised."""
+    """Return the frameworks and packages whose copies are recognized."""
     return (
         *(manifest for manifest in list_frameworks().values() if manifest.layout is not None),
         *list_called_packages().values(),
@@ -234,7 +234,7 @@ def find_dependent_frameworks(package: str) -> tuple[str, ...]:
 
 
 def find_launcher_framework(program: str) -> str | None:
-    """Return the framework whose file a launcher takes as an option, or None."""
+    """Return the framework whose file a launcher accepts as an option, or None."""
     return next((manifest.name for manifest in list_frameworks().values() if manifest.launcher == program), None)
 
 
@@ -258,12 +258,12 @@ def find_framework_of_program(program: str) -> FrameworkManifest | None:
 
 
 def find_candidates(source: bytes, syntax: str) -> list[str]:
-    """Return the frameworks whose clues occur in a text."""
+    """Return the frameworks whose clues occur in a source."""
     return [name for name, clues in _list_clues(syntax) if any(clue in source for clue in clues)]
 
 
 def can_start_framework(source: bytes) -> bool:
-    """Return whether a text may name a command or module of a framework that takes a file."""
+    """Return whether a source may name a framework's command or module that accepts a file."""
     return _compile_command_pattern().search(source) is not None
 
 
@@ -271,7 +271,7 @@ _PROGRAM: Final = rb"(?<![\w./-])[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w
 
 
 def can_start_other_program(source: bytes) -> bool:
-    """Return whether a text may name a Python program that belongs to no framework.
+    """Return whether a source may name a Python program that does not belong to a framework.
 
     Every `.py` file counts, because it may be the repository's own program.
     """
@@ -282,7 +282,7 @@ def can_start_other_program(source: bytes) -> bool:
 
 
 PYTHON_STARTS: Final = (b"subprocess", b"os.system", b"os.popen", b"os.exec")
-"""Texts in Python programs that start commands; each of these programs contains at least one of them."""
+"""Substrings of Python programs that start commands; each of these programs contains at least one substring."""
 _TRAINING_COMMAND: Final = re.compile(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
 
 
@@ -297,7 +297,7 @@ _LAUNCH_OF_SCRIPT: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python
 
 
 def can_launch(source: bytes) -> bool:
-    """Return whether a text that is not a script may contain a command that trains."""
+    """Return whether a file other than a script may contain a command that trains."""
     if find_candidates(source, "shell") or can_start_framework(source) or _LAUNCH_OF_SCRIPT.search(source) is not None:
         return True
     return can_start_from_python(source)
@@ -307,7 +307,7 @@ _JOB_KEY: Final = re.compile(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \
 
 
 def is_job(source: bytes) -> bool:
-    """Return whether a YAML text may describe a job by its commands."""
+    """Return whether a YAML file may define a job with commands."""
     return _JOB_KEY.search(source) is not None
 
 
@@ -320,7 +320,7 @@ def _compile_program_pattern() -> re.Pattern[bytes]:
 
 @cache
 def _compile_command_pattern() -> re.Pattern[bytes]:
-    """Compile a pattern of command and module names; script paths are left out, because they are no evidence."""
+    """Compile a pattern of command and module names; script paths are left out, because they are not evidence."""
     entries = (
         entry
         for manifest in list_frameworks().values()
@@ -332,7 +332,7 @@ def _compile_command_pattern() -> re.Pattern[bytes]:
 
 
 def is_probable_config(source: bytes, syntax: str) -> bool:
-    """Return whether a text that cannot be parsed was probably written for a framework.
+    """Return whether a file that cannot be parsed was probably written for a framework.
 
     One of the framework's clues must be a key or, in a shell script, a word outside comments. In JSON, keys may also
     follow a brace or a comma, unless the first line is a record by itself.

@@ -56,7 +56,7 @@ def load_requirements(framework: str, release: str) -> PackageRequirements:
 
 
 def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
-    """Return the contents of a release's row, or None if the rows begin later."""
+    """Return the contents of a release's row, or None if the first row is for a later release."""
     key = parse_release(release)
     return next((stated for first, *stated in reversed(table.get(name, ())) if parse_release(first) <= key), None)
 

@@ -20,7 +20,7 @@ class SettingLookup:
         return (tuple(name.split(".")),)
 
     def list_given_names(self, config: Config) -> Set[str] | None:
-        """Return the names that are set at the top level, sections included, or None if the text may hide others."""
+        """Return the names set at the top level, sections included, or None if the list may be incomplete."""
         node = config.get_node() if config.document.syntax != "python" and self.is_complete(config) else None
         if not isinstance(node, MappingNode):
             return None
@@ -48,6 +48,6 @@ class SettingLookup:
     def sum_settings(self, config: Config, names: Iterable[str]) -> Any:
         """Return the sum of settings, defaults included, or None if any of them cannot be determined.
 
-        The base class sums nothing; OpenRLHF overrides it.
+        The base class always returns None; OpenRLHF overrides this method.
         """
         return None

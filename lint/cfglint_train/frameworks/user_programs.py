@@ -25,11 +25,11 @@ class CallParameters(Frozen):
     value: Any
     """Value of the argument, or `Unknown` if it cannot be determined."""
     equivalent: str | None
-    """The call's name for an argument that has this name in other calls, or None."""
+    """Name of the argument in this call if the script uses another call's name (`lora_rank`), or None."""
     rename: Callable[[str], Change | None]
     """Change that renames the argument, or None if the call already has an argument with the new name."""
     is_confident: Callable[[str, str, bool], bool]
-    """Function with the arguments and the meaning of `Keys.is_confident`."""
+    """Function with the parameters and the result of `Keys.is_confident`."""
 
 
 class CallArgument(Frozen):
@@ -42,12 +42,12 @@ class CallArgument(Frozen):
     find_status: Callable[[str], Status]
     """Status of the setting in that call, by release."""
     rewrite: KeyRewrite | None = None
-    """Change that adapts the script to the effective release."""
+    """Change that adapts the script to the target release."""
     help: str | None = None
     package: str | None = None
-    """Package of the called function or class, or None if it is the framework."""
+    """Package of the called function or class, or None for the framework's own package."""
     assumption: str = ""
-    """Assumption under which the call is executed, or an empty string if it certainly is."""
+    """Assumption that the call is executed, or an empty string if it always is."""
     parameters: CallParameters | None = None
     """Parameters of the call, or None if some are unknown."""
     copy_folder: str = ""
@@ -67,7 +67,7 @@ class UnparsedOption(Frozen):
 class UserPrograms:
     """Queries about the user's own programs that call the framework.
 
-    These defaults are for a framework that reads its files itself, so that no such program exists.
+    The defaults apply to frameworks that read their files themselves, without a user's program.
     """
 
     def find_call_arguments(self, config: Config) -> tuple[CallArgument, ...]:
@@ -75,11 +75,11 @@ class UserPrograms:
         return ()
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
-        """Yield the options of launches that a user's own parser refuses, if all options of the parser are known."""
+        """Yield the options of launches that a user's own parser rejects, if all options of the parser are known."""
         return iter(())
 
     def explain_refused_argument(self, config: Config, route: Route) -> str:
-        """Return why a script's call does not accept a new argument, or an empty text if it does."""
+        """Return why a script's call does not accept a new argument, or an empty string if it does."""
         return ""
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:

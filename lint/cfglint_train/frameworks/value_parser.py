@@ -19,13 +19,13 @@ class ValueParser:
     placeholders: tuple[str, ...] = ()
     """Values that are replaced before the framework reads them."""
     forwarded_settings: Mapping[str, tuple[str, tuple[str, ...]]] = {}
-    """Settings that accept any text and pass it on to another library.
+    """Settings that accept any string and pass it on to another library.
 
-    Setting -> the enumeration that must contain the text in the end (by its Python name), and further accepted words
-    (`*` matches anything).
+    Setting -> Python name of the enumeration that must contain the string, and further accepted strings (`*` matches
+    anything).
     """
     forward_target: str = "the HF Trainer"
-    """Library that receives the forwarded settings and refuses other words."""
+    """Library that receives the forwarded settings and rejects other strings."""
     fatal_settings: frozenset[str] | None = None
     """Settings whose wrong values stop the framework while it reads them, or None if all do."""
 

@@ -43,7 +43,7 @@ class OutdatedConfig(Frozen):
 
 
 class Words(Frozen):
-    """Names that people write by mistake, with the settings that they mean: a framework's `words.json`."""
+    """Names that users write by mistake, with the intended settings: the contents of a framework's `words.json`."""
 
     same: Mapping[str, str] = {}
     """A name (dotted if nested) of another framework -> the setting with the same meaning and values."""
@@ -54,10 +54,10 @@ class Words(Frozen):
     earlier: Mapping[str, str] = {}
     """A name (dotted if nested) that only releases before the oldest known one have -> the last release that has it.
 
-    The releases follow from the tags of the source. Names that upstream's later examples still set are left out.
+    The tags of the source repository show the releases. Names that upstream's later examples still set are left out.
     """
     formerly: tuple[str, ...] | None = None
-    """Further names that those releases read or show, according to the tags of the source, or None if unknown."""
+    """Further names that releases before the oldest known one read or show, from the source's tags; None if unknown."""
     dated: Mapping[str, str] = {}
     """A name that upstream dropped from its examples -> the last release whose examples have it.
 
@@ -68,7 +68,7 @@ class Words(Frozen):
     forks: Mapping[str, str] = {}
     """A name that no release has -> the distribution of the fork that has it."""
     idle: Mapping[str, tuple[str, ...]] = {}
-    """A section -> keys that people copy into it from another one, and that have no effect there."""
+    """A section -> keys that users copy into it from another section, although they have no effect there."""
     why: str = ""
     """Reason why the idle keys have no effect."""
 
@@ -92,7 +92,7 @@ class VocabularyAccess:
     """
 
     def __init__(self, manifest: FrameworkManifest) -> None:
-        """Use the vocabulary that the manifest names."""
+        """Select the vocabulary that the manifest names."""
         self.manifest = manifest
         self.name = manifest.vocabulary or manifest.name
 
@@ -107,7 +107,7 @@ class VocabularyAccess:
 
     @cached_property
     def words(self) -> Words:
-        """The contents of the framework's `words.json`, or empty ones if it has no such file."""
+        """The contents of the framework's `words.json`, or an empty `Words` if the file does not exist."""
         path = os.path.join(self.manifest.folder, "words.json")
         if not os.path.exists(path):
             return Words()
@@ -127,7 +127,7 @@ class VocabularyAccess:
         return self.build_context(config).entry or next(iter(self.vocabulary.entries))
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Yield each piece of evidence in the configuration itself that it is for a fork, with its kind."""
+        """Yield the kind and the trace of each sign in the configuration that it was written for a fork."""
         node, forks = config.document.find_node(config.root), self.words.forks
         entries = node.index if isinstance(node, MappingNode) else {}
         for key in forks:
@@ -135,13 +135,13 @@ class VocabularyAccess:
                 yield "key", ForkTrace(forks[key], key, config.format_location(key), "config", frozenset((key,)))
 
     def get_release(self, config: Config) -> str:
-        """Return the release whose settings a configuration uses: the target release, unless its keys show another."""
+        """Return the release that the settings belong to: the target release, unless the keys show another."""
         return config.release
 
     def find_entry_assumption(self, config: Config, route: Route) -> Ground | None:
         """Return the assumption behind the choice of the entry point, or None if nothing is assumed.
 
-        The assumption matters only for settings that another entry point has.
+        It matters only for settings that exist at another entry point.
         """
         return None
 
@@ -176,7 +176,7 @@ class VocabularyAccess:
         return self._has_value(document, root, self.words.earlier)
 
     def is_outdated(self, document: Document, root: Route) -> bool:
-        """Return whether every known release refuses a configuration for something that an earlier one accepted."""
+        """Return whether every known release rejects a part of a configuration that an earlier release accepted."""
         return False
 
     def can_be_former(self, route: Route) -> bool:

@@ -207,7 +207,7 @@ def _find_changes(
 
 
 def _load_base_settings(changes: ChangedFiles) -> Files:
-    """Return the settings files of the commit before the change. Raise UsageError."""
+    """Return the settings files of the commit before the change. Raise UsageError if git cannot list them."""
     from cfglint_train.front import base_settings, git
 
     try:

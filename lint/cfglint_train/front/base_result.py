@@ -56,7 +56,7 @@ class BaseResult(Frozen):
 
 
 def lint_base(changes: ChangedFiles, paths: list[str], options: Options, budget: Budget) -> BaseResult:
-    """Lint the commit before a change. Raise GitError if it cannot be restored, or not linted within the budget."""
+    """Lint the commit before a change. Raise GitError if it cannot be restored, or linted within the budget."""
     from cfglint_train import api
 
     # The runner deletes its RUNNER_TEMP after the job, even if this process is killed.
@@ -104,7 +104,7 @@ def _build_base_result(result: Result) -> BaseResult:
 
 
 def _build_finding_key(finding: Finding) -> tuple[Any, ...]:
-    """Return the reported contents of a finding. Its lines do not move unless its own file changes."""
+    """Return the reported contents of a finding, with its position, which moves only if its own file changes."""
     item = finding
     related = tuple(related.message for related in item.related)
     return item.code, item.severity, item.certainty, item.path, item.start, item.message, item.help, item.notes, related
@@ -115,7 +115,7 @@ def _build_trouble_key(trouble: Trouble) -> tuple[Any, ...]:
 
 
 def _build_run_key(run: Run) -> tuple[Any, ...]:
-    """Return everything that the findings of a run can depend on, without source locations."""
+    """Return the facts that the findings of a run can depend on, without source locations."""
     hardware = run.hardware
     sizes = hardware.gpu, hardware.gpu_bytes, hardware.gpu_others, hardware.host_bytes, hardware.disk_bytes
     releases = {name: (release.version, release.origin.kind) for name, release in run.releases.by_package.items()}
@@ -167,7 +167,7 @@ def _check_budget(budget: Budget) -> None:
 
 
 def _write_content(repository: Repository, content: str, path: str) -> None:
-    """Write an object of the repository, or a sparse file of its size if cfglint would not read so large a file."""
+    """Write an object of the repository, or a sparse file of its size if it is too large for cfglint to read."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     size = int(repository.run_git("cat-file", "-s", content))
     with open(path, "xb") as file:
@@ -202,7 +202,7 @@ def _link_unchanged(root: str, folder: str, changed: set[str], budget: Budget) -
 
 
 def _link_or_copy(path: str, target: str) -> None:
-    """Link a file. If the file system refuses, copy it, or create a sparse file of its size if it is large."""
+    """Link a file. If the file system cannot link it, copy it, or create a sparse file of its size if it is large."""
     try:
         os.link(path, target, follow_symlinks=False)
         return

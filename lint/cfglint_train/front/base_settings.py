@@ -14,7 +14,8 @@ from cfglint_train.settings.files import DISK
 class CommitFiles(Frozen):
     """The files of one commit, by their paths in the checkout; files elsewhere are read from disk.
 
-    Folder links are resolved before paths are compared, so a link that a change adds is not a folder of the commit.
+    Folder links are resolved before paths are compared, so a link that a change adds cannot pose as a folder of the
+    commit.
     """
 
     repository: Repository
@@ -28,7 +29,7 @@ class CommitFiles(Frozen):
         return DISK.has(path) if name is None else name in self.objects
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file. Raise OSError."""
+        """Return the content of a file. Raise OSError if it cannot be read."""
         name = self._get_name(path)
         if name is None:
             return DISK.read(path)
@@ -49,7 +50,7 @@ class CommitFiles(Frozen):
 
 
 def list_commit_files(repository: Repository, commit: str) -> CommitFiles:
-    """Return the regular files of a commit of a checkout. Raise GitError."""
+    """Return the regular files of a commit. Raise GitError if git cannot list them."""
     objects = {}
     for entry in repository.run_git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
         facts, _, name = os.fsdecode(entry).partition("\t")

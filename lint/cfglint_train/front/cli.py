@@ -63,7 +63,7 @@ def _guess_command(word: str) -> str:
 
 
 def _find_misplaced_command(arguments: list[str]) -> str | None:
-    """Return the command that follows the options, or None if no command does, or if a file has its name."""
+    """Return the command that follows the options, or None if there is none or a file has the command's name."""
     indexes = range(1, len(arguments))
     matches = (index for index in indexes if arguments[index] in COMMANDS and not os.path.exists(arguments[index]))
     index = next(matches, None)

@@ -35,7 +35,7 @@ class CompletionCommand(Frozen):
 
 
 def parse_command(name: str, text: str, codes: Sequence[str]) -> CompletionCommand:
-    """Parse the `--help-all` of a command. `codes` are used if it takes codes of rules."""
+    """Parse the `--help-all` of a command. `codes`: the codes to offer if the command accepts rule codes."""
     flags = tuple(_build_flag(head, help_, codes) for head, help_ in _parse_flags(text))
     positional = text.partition("positional arguments:")[2].partition("\n\n")[0]
     words = tuple(word for match in re.findall(r"^  \{([^}]*)\}", positional, re.M) for word in match.split(","))

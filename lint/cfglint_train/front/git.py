@@ -1,9 +1,9 @@
 """Git commands on a checkout, which is only read and cannot influence what git executes.
 
 git obeys the configuration of its repository, which can start programs in many ways: an ssh command, a file system
-monitor, hooks, filters, helpers. So it runs in a repository of our own in a temporary folder, which borrows the objects
-of the checkout and copies the few settings of `_SETTINGS`. That repository has no work tree, so git reads neither
-attributes nor submodules, and a fetch does not change the checkout.
+monitor, hooks, filters, helpers. So cfglint runs git in its own repository in a temporary folder, which borrows the
+objects of the checkout and copies the few settings of `_SETTINGS`. That repository has no work tree, so git reads
+neither attributes nor submodules, and a fetch does not change the checkout.
 
 Sources: git 2.39 Documentation/config, gitrepository-layout(5), git(1) "Environment variables".
 """
@@ -84,7 +84,7 @@ def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
     """
     root = _find_root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
     # Both commands read the checkout's configuration but start no program from it. With GIT_DIR set, git does not check
-    # the owner of the checkout, who is another user in a container.
+    # who owns the checkout; in a container, that is another user.
     places = {"GIT_DIR": os.path.join(root, ".git"), "GIT_WORK_TREE": root}
     head, _, common = os.fsdecode(run(places, "rev-parse", "HEAD", "--git-common-dir")).partition("\n")
     common = os.path.join(root, common.rstrip("\n"))

@@ -1,8 +1,8 @@
 """Files and lines changed by a push or a pull request, according to git.
 
-Works without a token and with the shallow checkout of `actions/checkout`: for a pull request, HEAD is the merge commit,
-whose first parent is the base. Missing commits are fetched. If git cannot determine the changes, the exception gives
-the reason.
+This works without a token and with the shallow checkout of `actions/checkout`: for a pull request, HEAD is the merge
+commit, whose first parent is the base. Missing commits are fetched. If git cannot determine the changes, the exception
+gives the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ChangedFiles:
         deleted: Mapping[str, str | None],
         has_indirect_changes: bool,
     ) -> None:
-        """Store the changed files; `deleted` holds the deleted ones."""
+        """Store the repository and the changed files."""
         self.repository = repository
         self.base = base
         self.files = files
@@ -44,7 +44,7 @@ class ChangedFiles:
         self.deleted = deleted
         """Absolute paths of deleted files, with the object of the old content; None if it was not a regular file."""
         self.has_indirect_changes = has_indirect_changes
-        """True if a link or a submodule differs; the files that it leads to are not listed."""
+        """True if a link or a submodule differs; the files behind it are not listed."""
 
     def has(self, path: str) -> bool:
         """Return whether an existing file differs from the commit before the change."""
@@ -130,7 +130,7 @@ class _Event(Frozen):
 def find_changes(folder: str, environment: Mapping[str, str], temporary: str) -> ChangedFiles:
     """Return the files that a workflow event changed in a folder's repository; `temporary` is an empty folder for git.
 
-    Raise GitError; raise UnknownChange if the event has no determinable change.
+    Raise GitError; raise UnknownChange if the event does not determine the changes.
     """
     repository = open_repository(folder, environment.get("GITHUB_WORKSPACE", ""), temporary)
     base = _find_base(repository, _read_event(environment))
@@ -169,7 +169,7 @@ def check_name(path: str) -> str:
 def _is_special(part: str) -> bool:
     if part in ("", ".", "..") or part.casefold() == ".git":
         return True
-    # Windows has more separators and a short name for `.git`, and ignores trailing dots and blanks.
+    # Windows has more separators and a short name for `.git`, and ignores trailing dots and spaces.
     return os.name == "nt" and re.search(r"[\\:]|[. ]$|^git~[0-9]$", part, re.I) is not None
 
 

@@ -29,7 +29,7 @@ def _open_streams() -> None:
 
 
 def _exit_on_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
-    """End the process on a KeyboardInterrupt inside a callback of Python, which would otherwise drop it.
+    """End the process on a KeyboardInterrupt inside a callback, such as a finalizer, because Python would drop it.
 
     Files are replaced atomically, so nothing is left half-written.
     """

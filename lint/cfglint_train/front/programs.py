@@ -16,8 +16,8 @@ SECONDS: Final = 120
 def run(name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run a program and return its result. Raise FileNotFoundError and subprocess.TimeoutExpired.
 
-    The working directory is the root of the file system, and relative entries of PATH are ignored. So the program does
-    not find settings (uv.toml, a git repository), modules or programs in the folder that is linted.
+    The working directory is the root of the file system, and relative entries of PATH are ignored. Therefore, the
+    program does not find settings (uv.toml, a git repository), modules or programs in the folder that is linted.
     """
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]
     path = shutil.which(name, path=os.pathsep.join(folders))

@@ -1,4 +1,4 @@
-"""Progress display on a terminal; silent elsewhere and for short work."""
+"""Progress display on a terminal; shows nothing elsewhere or for short work."""
 
 from __future__ import annotations
 

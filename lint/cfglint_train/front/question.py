@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ADAPTERS: Final = ("lora", "qlora")
 LENGTH: Final = 4096
 _PREFERRED: Final = "axolotl"
-"""The default framework if it supports the method."""
+"""Default framework, unless it does not support the method."""
 
 
 class Question(Frozen):
@@ -40,7 +40,7 @@ class Question(Frozen):
     framework: str
     path: str
     words: frozenset[str]
-    """Method, precision and sharding, which select the lines of the starter."""
+    """Method, precision and sharding, which select the lines of the starter text."""
     changes: dict[Field, Any]
     facts: dict[str, str]
     """Facts about the cluster for the pragma of the file."""
@@ -132,7 +132,7 @@ def build_question(options: Any, lint_options: Options) -> Question:
 
 
 def _choose_framework(options: Any, method: str) -> tuple[str, str]:
-    """Return a framework that supports a method, and the path that `--write` names, or an empty string."""
+    """Return a framework that supports a method, and the path in `--write` or an empty string."""
     framework, _, path = (options.write or options.framework or "").partition("=")
     if options.write and options.framework not in (None, framework):
         raise UsageError(f"--framework {options.framework} contradicts --write {options.write}")
@@ -167,7 +167,7 @@ def lint_question(question: Question, lint_options: Options, full: bool = False)
 
 
 def save_config(path: str, text: bytes, result: Result) -> Iterator[str]:
-    """Write a new file, and yield lines about the work that is left. Raise OSError, also if the file exists."""
+    """Write a new file, and yield lines about the remaining work. Raise OSError, for example if the file exists."""
     from cfglint_train.foundation import atomic
 
     atomic.commit(atomic.stage_new(path, text))
@@ -179,7 +179,7 @@ def save_config(path: str, text: bytes, result: Result) -> Iterator[str]:
 
 
 def _check_exclusive(options: Any) -> None:
-    """Raise UsageError if a flag for files or settings is combined with those of a question."""
+    """Raise UsageError if `--model` or `--write` is combined with a flag that it excludes."""
     files = {"a file": options.paths, "--plan": options.plan, "--stdin-filename": options.stdin_filename}
     clash = next((name for name, value in files.items() if value), None)
     if clash is not None:

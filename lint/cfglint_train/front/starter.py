@@ -1,6 +1,6 @@
 """Minimal configurations for `cfglint estimate --model`.
 
-The text comes from the framework's `starter.txt`. A line may end with the words that it is for (`  #? lora qlora`;
+The text comes from the framework's `starter.txt`. A line may end with the words that it applies to (`  #? lora qlora`;
 `zero&bf16` requires both). The framework's lenses then write the plan fields.
 """
 

@@ -11,7 +11,7 @@ from cfglint_train.hardware.sizes import SizeError, parse_stated_size
 from cfglint_train.plan.origin import FieldValue, Origin
 
 ASSUMED_GPU: Final = "A100-80GB"
-"""GPU that is assumed if none is stated. Of all 80 GB cards, it reports the least memory."""
+"""GPU that is assumed if none is stated. It reports the least memory of all 80 GB cards."""
 
 ASSUMPTION: Final = Origin("assumed", note="an 80 GB GPU; set `gpu` to be sure")
 UNKNOWN: Final = Origin("assumed", note="unknown")
@@ -39,7 +39,7 @@ class Hardware(Frozen):
     """Space for checkpoints."""
     gpu_origin: Origin = ASSUMPTION
     gpu_others: tuple[str, ...] = ()
-    """Other cards that an assumed GPU's name may mean; empty if the GPU is certain, or assumed without any name."""
+    """Other cards that the stated name may mean, if the choice of `gpu` is an assumption; otherwise empty."""
     host_origin: Origin = UNKNOWN
     disk_origin: Origin = UNKNOWN
 
@@ -90,7 +90,7 @@ def build_hardware(facts: Mapping[str, FieldValue]) -> Hardware:
 
 
 def _mark_assumed(origin: Origin) -> Origin:
-    """Return the origin of a fact; a fact that only some of the launches state is an assumption."""
+    """Return the origin, graded as assumed if the fact rests on an assumption (only some launches state it)."""
     return Origin("assumed", origin.place, origin.assumption) if origin.assumption else origin
 
 

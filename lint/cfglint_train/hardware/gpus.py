@@ -37,7 +37,7 @@ class Gpu(Frozen):
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU with a name (`A100-80GB`, `h100`, `NVIDIA GeForce RTX 4090`), or None if it is unknown."""
+    """Return the GPU with the given name (`A100-80GB`, `h100`, `NVIDIA GeForce RTX 4090`), or None if it is unknown."""
     return _load_names().get(normalize_name(name))
 
 

@@ -21,7 +21,7 @@ _SIZE: Final = r"(?ia)\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*"
 
 
 class SizeError(ValueError):
-    """A text that is not a size. The message lists valid forms."""
+    """Failure to parse a memory size; the message gives the reason."""
 
 
 def parse_size(text: str) -> int:

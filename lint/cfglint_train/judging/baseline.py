@@ -1,8 +1,8 @@
 """The baseline: findings that a repository has accepted for now, in a file next to its settings.
 
 An entry matches a finding by rule, file and the text of the line, not by line number, so the line may move within the
-file. If the file was renamed, rule and line are enough. Rewriting a baseline removes the entries without a finding and
-adds none.
+file. If the file was renamed, the rule and the text are enough. Rewriting a baseline removes the entries that no
+finding matches and adds none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cfglint_train.settings.files import DISK, Files
 _VERSION: Final = 1
 _MAX_BYTES: Final = 2**26
 _MAX_LINE_CHARACTERS: Final = 120
-"""Longer lines are cut; this is enough to recognise the line and keeps the file readable."""
+"""Longer lines are cut; this is enough to recognize the line and keeps the file readable."""
 
 EntryKey = tuple[str, str, str]
 """Path relative to the baseline's folder (with forward slashes), rule code, text of the line."""
@@ -52,7 +52,7 @@ class Baseline(Frozen):
 
     @property
     def root(self) -> str:
-        """Folder that the entries' paths are relative to."""
+        """Base folder of the entries' relative paths."""
         return os.path.dirname(self.path)
 
 

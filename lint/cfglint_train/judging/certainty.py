@@ -1,9 +1,9 @@
 """Certainty of reports: the only place that decides how sure a report is (design.md, section 7).
 
 A rule states the consequence (its severity) for the run as it was read, assumptions included. This module runs the same
-rule again with other values of the assumed facts. A report that holds for all of them is certain. A report that fails
-for some rests on the facts that refute it, and becomes a warning at most, with a note. A memory verdict that two
-guesses could each flip alone is an info.
+rule again with other values of the assumed facts. A report that holds for all these values is certain. If some values
+refute a report, it rests on their facts and becomes a warning at most, with a note. A memory verdict is an info
+if each of two guesses alone could flip it.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ For a longer limit, the length of the longest sample is a guess.
 A run with 2,048 tokens did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). None of the warnings on public files
 that rest on a longer limit could be confirmed. A file with 4,096 tokens trains on questions of a few hundred tokens, in
 micro batches of 32 that would need 298 GiB at the full length (modal-labs/llm-finetuning, config/llama-3.yml).
-Published runs with 30,024 tokens would need 116 GiB (RUCAIBox/R1-Searcher). 122 warnings had limits of 8,192 and
-65,536.
+Published runs with 30,024 tokens would need 116 GiB (RUCAIBox/R1-Searcher). In 122 warnings, the limit was
+8,192 or 65,536.
 """
 
 _CERTAIN: Final[tuple[Certainty, ...]] = ("stated", "followed")
@@ -170,7 +170,7 @@ def grade_report(
 def _count_decisive_facts(scenarios: tuple[Scenario, ...], refuting: tuple[Assumption, ...], run: Run) -> int:
     """Return the number of unstated facts that could each refute a report alone, with all others as assumed.
 
-    The behaviour of a fork counts if the report rests on it. A length limit counts if it exceeds `MAX_ASSUMED_LENGTH`.
+    A fork counts if the report rests on its behavior. A length limit counts if it exceeds `MAX_ASSUMED_LENGTH`.
     """
     decisive = {scenario.facts[0][0] for scenario in scenarios if len(scenario.facts) == 1 and not scenario.holds}
     decisive.update(assumption.fact for assumption in refuting if assumption.fact == FORK)
@@ -331,7 +331,7 @@ def _find_refuting_assumptions(
             for assumption in assumptions
             if assumption.fact in kindest_facts or assumption.fact.startswith(RELEASE)
         )
-    # Try both ends: the milder one may differ (a single GPU that offloads its shards has nothing to exchange).
+    # Try both ends of a range: either can be milder (a single GPU that offloads its shards exchanges nothing).
     refuting_assumptions = (
         assumption
         for assumption in assumptions

@@ -30,7 +30,7 @@ _Report = tuple[Report, Run | None, Mapping[Field, None]]
 """A report, the run that it is about, and the plan fields that its rule has read."""
 
 MAX_FINDINGS: Final = 200
-"""Maximum number of findings per subject. A file with more was written for another purpose, or to attack cfglint."""
+"""Maximum number of findings per subject; a file with more is not a real config, or it attacks cfglint."""
 
 
 class CheckResult(Frozen):
@@ -40,7 +40,7 @@ class CheckResult(Frozen):
     troubles: tuple[Trouble, ...] = ()
     """Crashes of rules."""
     secrets: frozenset[str] = frozenset()
-    """Secrets that findings point at."""
+    """Secrets at the places of findings."""
     is_truncated: bool = False
     """True if there were more findings than `MAX_FINDINGS`."""
 
@@ -100,9 +100,9 @@ def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> It
 def _run_rule_on_corrected(
     rule: Rule, checker: Checker, main: Config, reports: Iterable[_Report], corrected_run: Run
 ) -> Iterator[_Report]:
-    """Yield a rule's reports on a run with its misspelt keys corrected.
+    """Yield a rule's reports on a run whose misspelled keys are corrected.
 
-    Reports that the run as written does not have get notes that name the corrections.
+    Reports that the original run does not get have notes that name the corrections.
     """
     unchanged = {report.message for report, *_ in reports}
     notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)

@@ -47,7 +47,7 @@ class Ledger:
         self.paths_with_comments_read: set[str] = set()
         """Files whose comments were read."""
         self.companion_turns: dict[str, int] = {}
-        """Files with configs that are not main configs, and their turns."""
+        """Files with companions (configs other than main configs), and their turns."""
         self.config_keys: set[_FindingKey] = set()
         """Path and root of every config that belongs to a run."""
         self.run_count = 0
@@ -79,8 +79,8 @@ class Ledger:
     def list_findings(self) -> Iterator[Finding]:
         """Yield every finding once.
 
-        A finding of several runs has the worst run's grade. A fix is demoted if it changes a file of other runs that do
-        not need the fix.
+        A finding of several runs gets the grade of the worst run. A fix is demoted if it changes a file of other runs
+        that do not need the fix.
         """
         shared = {path: jobs for path, jobs in self._jobs_by_companion.items() if len(jobs) > 1}
         agreeing_jobs = self._find_agreeing_jobs(shared) if shared else {}
@@ -106,7 +106,7 @@ class Ledger:
     def replace_findings(
         self, is_wanted: Callable[[Finding], bool], replace: Callable[[list[Finding]], Iterable[Finding]]
     ) -> None:
-        """Replace the findings for which `is_wanted` is true by the results of `replace`."""
+        """Replace the findings for which `is_wanted` is true with the results of `replace`."""
         places = [
             (occurrences, job)
             for occurrences in self._occurrences.values()

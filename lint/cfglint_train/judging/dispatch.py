@@ -1,4 +1,4 @@
-"""The lint of files: it assembles their runs, checks them, and shares many files among processes."""
+"""The lint of files: assemble their runs, check them, and divide many files among processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Product = TypeVar("Product")
 
 
 def open_workspace(options: LintOptions, sources: Mapping[str, bytes] | None = None) -> Workspace:
-    """Return a workspace that follows the options."""
+    """Return a workspace with the settings, command line and sources of a lint."""
     return Workspace(build_settings_resolver(options.settings, options.settings_files), options.command_line, sources)
 
 
@@ -81,7 +81,7 @@ def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Re
         while checked < min(MAX_FILES_BEFORE_FORK, len(order)) and not lint_run.ledger.run_count:
             lint_run.check_files(
                 order[checked : checked + 1]
-            )  # load what a run needs once, before the processes are copied
+            )  # load the modules and data of a run once, before the process is forked
             checked += 1
         options.budget.divide()
         for ledger in pool.gather(check_part, order[checked:], process_count):
@@ -203,7 +203,7 @@ class LintRun:
 
         def is_checked(path: str, code: str) -> bool:
             is_in_folder = any(is_below(path, folder) for folder in self.options.folders)
-            is_read = path not in troubled and not self.ledger.unread_paths  # unread folders prove nothing
+            is_read = path not in troubled and not self.ledger.unread_paths  # unread files may have findings
             return is_in_folder and is_read and code in self.selection.list_enabled(os.path.relpath(path))
 
         return compare_with_baseline(findings, baseline, self.ledger.secrets, is_checked)

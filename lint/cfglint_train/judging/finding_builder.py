@@ -11,7 +11,7 @@ from cfglint_train.runs.run import Run
 from cfglint_train.settings.settings import Settings, measure_precision
 
 OF_RUN: Final = "in the run of this configuration"
-"""Note at the top of a run's main config, if the finding points into a companion."""
+"""Related note at the top of a run's main config, for findings that point into a companion."""
 
 
 def build_finding(

@@ -1,9 +1,9 @@
 """Preconditions of fixes: the framework accepts the fixed file, and no other fix or rule undoes the change.
 
 A vocabulary fix gives a key the effect that its author intended. If the framework rejects that effect together with the
-rest of the config (a plugin next to a rival, checkpointing for a model without support), the fix is shown but never
-applied. The same holds for fixes that set one setting to different values, and for a fix after which a rule would ask
-for the former value.
+rest of the config (a plugin beside an incompatible one, checkpointing for a model that does not support it), the fix is
+shown but never applied. The same holds for fixes that set one setting to different values, and for a fix after which a
+rule would ask for the former value.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def drop_rejected_fixes(findings: Iterable[Finding]) -> list[Finding]:
 def find_refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
     """Return the reasons against replacing the texts of some files, or an empty set.
 
-    Reasons are entries that would newly stop the run (by name), changes that a rule would undo, and changes without
-    effect.
+    Reasons are the names of `refusals.json` entries that would newly stop the run, changes that a rule would undo, and
+    changes without effect.
     """
     path, root = run.main.document.path, run.main.root
     edited = workspace.replace_files(texts)
@@ -108,7 +108,7 @@ def _get_priority(finding: Finding) -> tuple[object, ...]:
 
 
 def _get_location(finding: Finding) -> tuple[object, ...]:
-    """Return the code and place of a finding: fixes of several runs at one place are merged elsewhere."""
+    """Return the code and place of a finding; findings of several runs with the same ones are merged elsewhere."""
     return finding.code, finding.path, finding.start
 
 
@@ -171,7 +171,7 @@ def _find_ineffective_changes(before: Run, after: Run, fields: Iterable[Field]) 
 
 @cache
 def _list_writing_rules(field: Field) -> tuple[Rule, ...]:
-    """Return the rules whose fixes change the field and that need no estimate."""
+    """Return the rules that need no estimate and whose fixes change the field."""
     return tuple(rule for rule in registry.RULES.values() if field in rule.writes and not rule.estimates)
 
 

@@ -1,4 +1,4 @@
-"""Options of a lint besides its files: rules, facts from the command line, processes."""
+"""Options of a lint call except its files: selected rules, facts from the command line, number of processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LintOptions(Frozen):
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     require_checked: bool | None = None
-    """True to keep the rules that report unchecked runs (CHK) on, whatever is selected.
+    """True to enable the rules that report unchecked runs (CHK), regardless of the selected rules.
 
     None to follow the settings of each file.
     """
@@ -32,7 +32,7 @@ class LintOptions(Frozen):
     settings_files: Files = DISK
     """Source of the settings files."""
     jobs: int = 1
-    """Number of processes that share many files, or 0 for one per core.
+    """Number of processes among which the files are divided, or 0 for one per core.
 
     With more than one process, findings have edits but no runs.
     """
@@ -43,6 +43,6 @@ class LintOptions(Frozen):
     baseline: Baseline | None = None
     """Findings that the repository has accepted: they are neither reported nor fixed."""
     folders: tuple[str, ...] = ()
-    """Absolute paths of folders that are checked completely: only entries of the baseline below them can be stale."""
+    """Absolute paths of the folders that are checked completely; only baseline entries below them can be stale."""
     digest: Callable[[Run], Any] | None = None
     """Function that computes a digest of a run, in the process that assembled it. The digest must be picklable."""

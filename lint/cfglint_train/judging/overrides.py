@@ -1,6 +1,6 @@
-"""Validation of overrides (`--set`): a key must exist in a framework of the files, which must accept the value.
+"""Validation of overrides (`--set`): the framework of at least one file must have the key and accept the value.
 
-Otherwise, a mistyped override would be ignored silently, which is the mistake that cfglint is meant to find.
+Without it, cfglint would silently ignore a mistyped override, the kind of mistake that it exists to catch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _parse_override(word: str, framework: Framework) -> Mapping[Route, Any]:
 
 
 def _read_configs(workspace: Workspace, path: str) -> list[Config]:
-    """Return the configs of a file, or none if it cannot be read, which the lint reports."""
+    """Return the configs of a file, or an empty list if it cannot be read (the lint reports that)."""
     try:
         return workspace.read_configs(path)
     except Exception:
@@ -81,7 +81,7 @@ def _find_refusal(config: Config, read: ReadOverride) -> str | None:
     framework = frameworks.load(config.framework)
     keys = framework.keys
     if keys is None or not keys.is_checked or not config.evidence.is_upstream:
-        return None  # its settings are unknown
+        return None  # the accepted keys are unknown
     vocabulary, context = keys.vocabulary, keys.build_context(config)
     if vocabulary.is_open((), vocabulary.newest, context):
         return None

@@ -12,7 +12,7 @@ from cfglint_train.judging.result import Result
 
 
 def detach_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Return the findings with their fixes as edits and without their runs, for another process."""
+    """Yield the findings with their fixes as edits and without their runs, to send them to another process."""
     return (finding._replace(intent=None, run=None) for finding in add_edits(findings))
 
 
@@ -24,7 +24,8 @@ def attach_edits(result: Result) -> Result:
 def add_edits(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with their fixes written out as edits.
 
-    A fix that does not read back as intended is only displayed. The resulting plan is checked when the fix is applied.
+    A fix is only displayed if the edited file does not parse to the intended values. The resulting plan is checked when
+    the fix is applied.
     """
     originals = list(findings)
     drafts = [None if finding.intent is None else _try_draft(finding, finding.intent) for finding in originals]

@@ -1,4 +1,4 @@
-"""Result of a lint: findings, and troubles that kept cfglint from its work."""
+"""Result of a lint: findings, and problems that prevented cfglint from checking a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Trouble(Frozen):
-    """A problem that kept cfglint from its work: an unreadable file, an invalid fact, a crashed rule."""
+    """A problem that prevented a check: an unreadable file, an invalid fact, a crashed rule."""
 
     path: str
     message: str
@@ -64,9 +64,9 @@ class Result(Frozen):
     run_count: int = 0
     """Number of training runs, including those assembled in other processes."""
     file_count: int = 0
-    """Number of files that the lint was given, whether they are configs or not."""
+    """Number of input files, including files that are not configs."""
     accepted: BaselineComparison | None = None
-    """Comparison with the baseline, or None without one."""
+    """Comparison with the baseline, or None if there is no baseline."""
 
     @property
     def is_cut_short(self) -> bool:

@@ -16,7 +16,7 @@ from cfglint_train.settings.settings import Settings, discover, measure_precisio
 
 
 def build_settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:
-    """Return a function that finds the settings of a file: always `fixed` if set, or else the nearest settings.
+    """Return a function that finds the settings of a file: `fixed` if it is set, otherwise the nearest settings.
 
     Raise `SettingsError` if settings cannot be read, or name a rule or key that does not exist. The returned function
     raises it too.

@@ -1,4 +1,4 @@
-"""Shared companions: merge the findings of several runs into one, with the worst run's grade."""
+"""Shared companions: merge the findings of several runs into one finding with the severity of the worst run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Job = tuple[str, Route] | None
 """The path and root of a run's main config, which identify the run, or None for a finding without a run."""
 
 MAX_LISTED_RUNS: Final = 5
-"""Maximum number of other runs that a finding lists by place; the rest are counted."""
+"""Maximum number of other runs that a finding lists by place; the rest are only counted."""
 
 
 class Occurrence(Frozen):
@@ -72,7 +72,7 @@ def is_run_specific(finding: Finding) -> bool:
 def protect_other_runs(finding: Finding, path: str, other_count: int) -> Finding:
     """Return the finding with its fix demoted if `other_count` other runs read the file that it changes.
 
-    The other runs do not need the fix, so it becomes unsafe; an info's fix becomes its help instead.
+    The other runs do not need the fix, so it becomes unsafe; the fix of an info finding becomes its help text instead.
     """
     fix = finding.intent or finding.fix
     if not other_count or fix is None:

@@ -41,7 +41,7 @@ def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: 
 
     checked_paths = {path for path, _ in ledger.checked}
     unclear_paths = {trouble.path for trouble in ledger.troubles} | ledger.unread_paths
-    # If a run was not read, the findings that its comments suppress were not searched for.
+    # Rules did not check an unread run, so its suppressions may only appear to be unused.
     unread_paths = {item.path for item in findings if registry.RULES[item.code].unchecked == "run"}
     unclear_paths |= unread_paths - checked_paths
     remaining = [finding for finding in findings if not is_suppressed(finding)]

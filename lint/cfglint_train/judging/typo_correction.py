@@ -1,7 +1,7 @@
-"""Typo correction: build the run with the intended keys from a config with misspelt ones.
+"""Typo correction: build the run with the intended keys from a config with misspelled keys.
 
-A memory verdict that uses the default of a misspelt key would change with the first fix. The estimate therefore uses
-the intended key if there is no doubt about it.
+If the estimate used the default of a misspelled key, the memory verdict would change as soon as the typo is fixed.
+The estimate therefore uses the intended key if only one key can be meant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cfglint_train.runs.run import CorrectedKey, Run, build_run
 
 
 def correct_typos(run: Run, selection: Selection) -> Run:
-    """Return the run with misspelt keys corrected, or the same run if there are none or the rule is off."""
+    """Return the run with misspelled keys corrected, or the same run if there are none or the rule is off."""
     main, corrections = _correct_config(run.main, selection)
     companions = dict(run.inputs.companions)
     for name, config in run.inputs.companions.items():
@@ -31,7 +31,7 @@ def correct_typos(run: Run, selection: Selection) -> Run:
 
 
 def build_rewritable_run(run: Run, changes: Mapping[Field, Any], selection: Selection) -> Run:
-    """Return the run with misspelt keys corrected, for rewriting.
+    """Return the run with misspelled keys corrected, for rewriting.
 
     Raise `CannotEdit` if a change would add a key next to a possible misspelling of it.
     """
@@ -55,7 +55,7 @@ def _is_checked(config: Config, selection: Selection) -> bool:
 
 
 def _correct_config(config: Config, selection: Selection) -> tuple[Config, list[CorrectedKey]]:
-    """Return the config with its misspelt keys replaced by overrides under the intended names, and the corrections."""
+    """Return the config with misspelled keys replaced by overrides under the intended names, and the corrections."""
     if not _is_checked(config, selection):
         return config, []
     from cfglint_rules.vocabulary.unknown_key import list_corrections

@@ -59,7 +59,7 @@ def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) 
 
 
 def report_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
-    """Report, at one of its files, that a repository was not searched completely; all findings remain valid."""
+    """Report at `path` that the repository was not searched completely; all findings remain valid."""
     message = f"the repository was not searched completely: {bound}"
     help = "exclude data with `.gitignore` or `extend-exclude`"
     _add_finding(registry.ENGINE_RULES["limit"], path, START, message, selection, ledger, help, severity="info")

@@ -38,7 +38,7 @@ class BundledDocument(JsonDocument):
 
 
 class LauncherOptionsDocument(JsonDocument):
-    """An empty document in place of the config file of a launcher that receives only options; they override it."""
+    """An empty stand-in for the config file of a launcher that receives only options; these act as overrides."""
 
     is_placeholder: ClassVar[bool] = True
 
@@ -70,7 +70,7 @@ def find_written_file(scripts: Iterable[ShellDocument], stated_path: str) -> tup
     """Return the place where a script writes the file at `stated_path`, and the file.
 
     The place (`script:line`) is empty if no script writes the file. The file is None if its text is only known at run
-    time or does not parse, or if scripts write different texts; in the last case the place is the first of them.
+    time or does not parse, or if scripts write different texts; in the last case, the first place is returned.
     """
     places: dict[bytes, str] = {}
     for script in scripts:
@@ -98,7 +98,7 @@ def _extract_text(source: bytes, match: re.Match[bytes]) -> bytes:
 
 
 def find_bundled_file(framework: Framework, stated_path: str, release: str) -> Document | None:
-    """Return the file that a release of a framework ships under the end of `stated_path`, or None.
+    """Return the file that a release of a framework ships at a path that `stated_path` ends with, or None.
 
     Leading folders of `stated_path` are ignored. A release older than the first row of `shipped.json` gets the contents
     of that row.

@@ -14,7 +14,7 @@ def find_consumers(path: str, scripts: LaunchScripts) -> tuple[tuple[Document | 
     """
     consumers = []
     for script, invocation, trailing in scripts.find_uses(path):
-        from cfglint_train.launches.entries import resolve_program  # Few files are passed to a program.
+        from cfglint_train.launches.entries import resolve_program  # lazy: few files are passed to a program
 
         file = resolve_program(script, invocation, scripts.sources, scripts.repositories.get_index(script.path))
         before = invocation.words[: len(invocation.words) - len(trailing) - 1][-1:]

@@ -53,7 +53,7 @@ def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[s
 
 
 def can_train(program: Program) -> bool:
-    """Return whether a program may train, judging by its name; shell scripts and tools that only read files do not."""
+    """Return whether a program may train, judging by its name; false for shell scripts and read-only tools."""
     last = program.name.removesuffix(".py").rpartition("/")[2]
     if _SCRIPT.search(program.name):
         return False

@@ -1,7 +1,7 @@
 """Example launches: find commands in READMEs, Makefiles, justfiles, YAML jobs, docstrings and Python programs.
 
 Everything that is not a command is blanked, so that the commands parse as a script with the line numbers of the file.
-`exit` is replaced by `true` because it leaves a container or ends the shell of one recipe line, not the script.
+`exit` is replaced by `true` because in these files it leaves a container or ends one recipe line's shell, not a script.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Job files: GPUs that SkyPilot, dstack, Kubernetes and Modal files request.
 
-A job file applies to the configs that it names; the nearest file wins. It describes only its own job, and the config
-may also be started elsewhere, so everything read here is an assumption.
+A job file applies to the configs that it names; the nearest file wins. A job file describes only its
+own job, and the config may also be started elsewhere, so every value read here is an assumption.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class JobFile(Frozen):
 def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, FieldValue]:
     """Return the cluster facts in the nearest job file that names a config, all assumed.
 
-    Return nothing if no job file names it, or if equally near files request different GPUs.
+    The result is empty if no job file names the config, or if equally near files request different GPUs.
     """
     name, folder = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
     naming = [job for job in index.compute_once(_list_jobs) if name in job.text and _is_named_in(name, job.text)]
@@ -43,7 +43,7 @@ def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, Field
 
 
 def _is_named_in(name: str, text: str) -> bool:
-    """Return whether a text contains a file's name other than as a part of a longer name."""
+    """Return whether `text` contains a file's name, other than as part of a longer name."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
@@ -64,8 +64,8 @@ def _list_jobs(index: RepositoryIndex) -> list[JobFile]:
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
-# Pattern of a line that captures a value -> the fact that it states (`card`: a GPU with an optional count), and a text
-# that the file must also contain.
+# Pattern of a line that captures a value -> the fact that it states (`card`: a GPU with an optional count), and a
+# string that the file must also contain.
 _END: Final = r"[\"']?\}?[ \t]*(?:#.*)?$"
 _BEFORE: Final = r"(?:[^#\n]*[ \t{,])[\"']?"
 _MORE: Final = r"(?:[\"']?[ \t]*[},][^#\n]*)?"

@@ -32,7 +32,7 @@ MAX_SIBLINGS: Final = 500
 """Maximum number of files in a config's folder that are looked up in scripts."""
 
 _ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
-"""`name=FILE`; the path up to its last variable may be any folder."""
+"""Argument of the form `name=FILE`; the part of the path up to its last variable is ignored."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
 
@@ -92,7 +92,7 @@ class LaunchScripts:
         )
 
     def find_caller_launches(self, main: Config) -> list[Launch]:
-        """Return the launches by callers of a script whose command is the config and forwards the script's arguments.
+        """Return the launches by scripts that call the config's own script, if its command forwards the arguments.
 
         Their overrides are the options that the callers add.
         """
@@ -123,7 +123,7 @@ class LaunchScripts:
         return find_launches(document, uses, main, framework, repository, find_callers, read_job)
 
     def _find_assigned_launches(self, main: Config) -> Iterator[Launch]:
-        """Yield the launches that name the config by variables that the script itself sets."""
+        """Yield the launches that name the config through variables that the script itself sets."""
         path = main.document.path
         for document in self._find_variable_scripts(path):
             yield from self._find_script_launches(main, document, self.find_uses_in(document, path))
@@ -165,7 +165,7 @@ class LaunchScripts:
             yield from self._find_script_launches(main, document, find_loop_uses(document, path, repository))
 
     def _find_variable_uses(self, path: str) -> Iterator[ScriptUse]:
-        """Yield the invocations whose file is named by variables and may be the file at `path`."""
+        """Yield the invocations with a file argument that contains variables and may expand to `path`."""
         for document in self._find_variable_scripts(path):
             from cfglint_train.launches.named_by_variables import find_variable_uses
 
@@ -173,7 +173,7 @@ class LaunchScripts:
                 yield document, invocation, words
 
     def _find_variable_scripts(self, path: str) -> Iterator[ShellDocument]:
-        """Yield the scripts that contain a path with variables that may be the path of the file."""
+        """Yield the scripts that contain a path with variables that may expand to `path`."""
         repository = self.repositories.get_index(path)
         if repository.has_scripts:
             from cfglint_train.launches.named_by_variables import find_variable_scripts
@@ -181,7 +181,7 @@ class LaunchScripts:
             yield from self._read_scripts(find_variable_scripts(repository, path), path)
 
     def _find_argument_launches(self, main: Config) -> Iterator[Launch]:
-        """Yield the launches by scripts that pass one of their own arguments to the framework as its file, all assumed.
+        """Yield the launches by scripts that pass one of their own arguments to the framework as its config (assumed).
 
         Only the scripts in the config's folder are used, or those in the nearest parent folder that has any.
         """
@@ -239,7 +239,7 @@ class LaunchScripts:
                 from cfglint_train.launches.merged_launch import convert_example, convert_full_example
 
                 launches = self._find_script_launches(main, document, self.find_uses_in(document, path))
-                if main.document.syntax == "python":  # Its options are most of its settings.
+                if main.document.syntax == "python":  # Most settings of a Python script come from options.
                     launches = [convert_full_example(item) for item in launches[:1]]
                 elif is_job(file):
                     launches = [convert_full_example(item, "") for item in launches]
@@ -266,8 +266,8 @@ class LaunchScripts:
     def find_sharded_sibling(self, main: Config) -> tuple[str, str] | None:
         """Return a script and the sibling of the config that it starts with a sharding launcher, or None.
 
-        Return None if a launcher of any started sibling does not shard the model. Siblings count because users often
-        keep one file's name in the script and edit it by hand.
+        Return None if a launcher of any started sibling does not shard the model. Siblings count because a script
+        often names one file, and users edit the script by hand to start another.
         """
         path = main.document.path
         kind = (os.path.dirname(path), os.path.splitext(path)[1])
@@ -276,7 +276,7 @@ class LaunchScripts:
         return self._sharded_siblings[kind]
 
     def find_sharding_script(self, main: Config) -> str | None:
-        """Return a script that names the config and may shard the models of files named by variables, or None."""
+        """Return a script that names the config and may shard models of files named by its variables, or None."""
         for script in self._find_scripts(main.document.path):
             from cfglint_train.launches.launches import can_shard_variable_files
 
@@ -342,13 +342,13 @@ class LaunchScripts:
         if repository.find_scripts_naming(os.path.basename(path)):
             from cfglint_train.launches.launches import can_have_ignored_files, find_ignored_files
 
-            # Any script of a repository may name a companion.
+            # Many scripts may name a companion, so parse them only if a script uses a relevant option.
             for document in self._find_scripts(path) if can_have_ignored_files(repository) else ():
                 ignored += find_ignored_files(document, config, repository)
         return ignored
 
     def find_foreign_program(self, main: Config) -> str | None:
-        """Return a training program that scripts pass the config to, or None if any belongs to its framework."""
+        """Return a training program that receives the config, or None if a program of its framework receives it."""
         program_patterns = frameworks.load(main.framework).manifest.program_patterns
         if not program_patterns or main.document.syntax == "shell":
             return None
@@ -465,7 +465,7 @@ class LaunchScripts:
         ]
 
     def _find_submitting_calls(self, job: Document) -> tuple[ScriptCall, ...]:
-        """Return the places where other scripts submit a job script to Slurm."""
+        """Return the invocations in other scripts that submit a job script to Slurm."""
         from cfglint_train.launches.launches import find_submission
 
         if not any(script.path != job.path and b"sbatch" in script.source for script in self._find_scripts(job.path)):
@@ -473,7 +473,7 @@ class LaunchScripts:
         return tuple(call for call in self._find_calls(job) if find_submission(*call) is not None)
 
     def _find_calls(self, job: Document) -> tuple[ScriptCall, ...]:
-        """Return the places where other scripts start a script."""
+        """Return the invocations in other scripts that start `job` or submit it to Slurm."""
         if job.path not in self._calls_by_script:
             from cfglint_train.launches.launches import find_calls
 

@@ -60,7 +60,7 @@ class Launch(Frozen):
     sharding: FieldValue | None = None
     """Launcher options that shard the model in a way that cfglint does not read; the value is None."""
     is_sharding_known: bool = False
-    """True if the launch shows every option that could shard the model, so that an absent option is not used."""
+    """True if the launch shows every option that could shard the model, so an absent option is known to be unset."""
     environment: Mapping[str, str] = {}
     """Environment variables set for the launch."""
     rendezvous: FieldValue | None = None
@@ -76,7 +76,7 @@ def find_launches(
     find_callers: Callable[[bool], Collection[ScriptCall]],
     read_job: Callable[[str | None], ShellDocument | None],
 ) -> list[Launch]:
-    """Return the launches of `config` in `document`, one for each caller that submits or passes arguments to it.
+    """Return the launches of `config` in `document`, one per caller that submits the script or passes it arguments.
 
     A script without callers has one launch per invocation. `uses` are the invocations that receive the config, each
     with the words after its path. `find_callers` returns the calls that start the script, or only those that submit it
@@ -166,7 +166,7 @@ def _combine_nested(outer: Launch, inner: Launch, ignored_directives: Mapping[st
 
 
 def _collect_directive_facts(job: ShellDocument) -> dict[str, FieldValue]:
-    """Return the facts that a job script's directives request and with which every program in it is started."""
+    """Return the facts from a job script's directives that match the launch of every program in the script."""
     program_facts = [
         _collect_facts(read_launch(job, item), job, item) for item in job.invocations if not item.is_directive
     ]
@@ -224,7 +224,7 @@ def find_command_launches(config: Config, submissions: Collection[Submission] = 
     """Return the launches of a config that is itself a command with options as settings, or nothing for other configs.
 
     There is one launch per submission of the script, or one if the script is not submitted. If the options are not read
-    as keys, only submissions count, and none if the command's own options set the number of GPUs.
+    as keys, only submissions yield launches, and only if the command uses every GPU that is launched.
     """
     document, (number, *_) = config.document, config.root
     if not isinstance(document, ShellDocument):
@@ -287,7 +287,7 @@ def find_ignored_files(document: ShellDocument, config: Config, repository: Repo
 
 
 def group_by_file_name(document: ShellDocument) -> Mapping[str, Sequence[Invocation]]:
-    """Return the invocations of a script by the file names of their words, for `find_trailing_words`."""
+    """Return the invocations of a script, grouped by the file names in their words, for `find_trailing_words`."""
     invocations: dict[str, list[Invocation]] = {}
     for invocation in document.invocations:
         words = (*invocation.head[-1:], *invocation.words)
@@ -443,7 +443,7 @@ def _collect_facts(
 
 
 def _read_launcher_input(document: ShellDocument, launcher: Invocation) -> LauncherInput | None:
-    """Return the input of a framework's launcher, or None for other launchers and without a readable input."""
+    """Return the input of a framework's launcher, or None for other launchers or if the input cannot be read."""
     name = find_launcher_framework(launcher.program)
     if name is None or not launcher.entries:
         return None

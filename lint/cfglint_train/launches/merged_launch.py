@@ -25,7 +25,7 @@ class MergedLaunch(Frozen):
     A value is None if launches differ or one is undetermined; it is assumed if only some launches state it.
     """
     conflicts: Mapping[str, tuple[str | int, ...]]
-    """Fact in which launches differ -> its sorted values; without facts that are undetermined in any launch."""
+    """Facts in which launches differ, with their sorted values; excludes facts that any launch leaves undetermined."""
     overrides: Mapping[Route, Override]
     """Overrides that every launch sets; the value is unknown if they differ."""
     launch_overrides: tuple[tuple[Route, Override], ...]

@@ -25,7 +25,7 @@ _MAX_PATHS: Final = 100
 
 
 def find_variable_scripts(index: RepositoryIndex, path: str) -> tuple[str, ...]:
-    """Return the scripts that contain a path with variables that may be the path of the file."""
+    """Return the scripts that contain a path with variables that may expand to `path`."""
     tail = _get_relative_path(index, path)
     return tuple(
         script
@@ -37,7 +37,7 @@ def find_variable_scripts(index: RepositoryIndex, path: str) -> tuple[str, ...]:
 def find_variable_uses(
     document: ShellDocument, path: str, index: RepositoryIndex
 ) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
-    """Yield the invocations whose path with variables may be `path`, each with the words after it."""
+    """Yield the invocations with a word that may expand to `path`, each with the words after that word."""
     tail, text = _get_relative_path(index, path), document.source.decode("utf-8", "replace")
     assignments = dict(_ASSIGNMENT.findall(text))
     for invocation in document.invocations:
@@ -55,7 +55,7 @@ def find_variable_uses(
 
 
 def _list_patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
-    """Return the scripts that name files by variables, each with patterns that these paths match."""
+    """Return the scripts that name files by variables, each with the patterns of the possible paths."""
     scripts = []
     for path, text in index.read_texts("variables"):
         paths = dict.fromkeys(_PATH.findall(re.sub(r"(?m)^\s*#.*$", "", text))[:_MAX_PATHS])
@@ -66,9 +66,9 @@ def _list_patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[s
 
 
 def _compile_pattern(text: str) -> re.Pattern[str] | None:
-    """Return a pattern of the paths that a text with variables may expand to, or None if it is too general.
+    """Return a pattern for the paths that a string with variables may expand to, or None if it is too general.
 
-    Return None also if the text is not a YAML path or its file name has no variable.
+    Also return None if the string is not a YAML path or its file name has no variable.
     """
     text = text.strip("\"'")
     if _PATH.fullmatch(text) is None or "$" not in os.path.basename(text):

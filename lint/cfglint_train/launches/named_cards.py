@@ -29,9 +29,9 @@ _PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
 
 
 def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
-    """Return `gpu` and `gpus-per-node` as a path below the repository root names them, both assumed.
+    """Return `gpu` and `gpus-per-node` from a path relative to the repository root, both assumed.
 
-    The part nearest to the file name that names exactly one GPU decides.
+    The last component of the path that names exactly one GPU decides.
     """
     for part in reversed(path.replace("\\", "/").split("/")):
         if re.search(_CLUE, part) is None:

@@ -88,7 +88,7 @@ def _get_command_arguments(call: ast.Call, names: dict[str, str]) -> list[ast.ex
 
 
 def _render_script(commands: list[list[ProgramWord]]) -> str:
-    """Return a script with each word at its line and column; commands of several lines are continued with backslashes.
+    """Return a script with each word at its line and column; multi-line commands are continued with backslashes.
 
     If a line already has a command, the next command follows it after a semicolon.
     """

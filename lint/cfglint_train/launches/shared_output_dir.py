@@ -22,16 +22,16 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_LAUNCHES: Final = 50
-"""Maximum number of launches of a script to compare, because each reads a file. The others are not checked."""
+"""Maximum number of launches of a script to compare, because each reads a file. Further launches are not checked."""
 
 _OUTPUT: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 _RESUMING: Final[tuple[Field, ...]] = ("checkpoint.load_path", "checkpoint.resume_latest")
 _SEQUENTIAL_SCOPES: Final = frozenset(("loop", "and", "subshell"))
 """Scopes whose commands always run if the commands before them succeed; other scopes are alternatives."""
 _TRAINING: Final = re.compile(r"(?:^|[^a-zA-Z])(?:train|sft|dpo|grpo|kto|rloo)(?:$|[^a-zA-Z])")
-"""Program, module or subcommand that trains, recognised by a verb or method in its name.
+"""Name of a program, module or subcommand that trains, recognized by a verb or training method.
 
-Evaluation and conversion programs take the same file.
+Evaluation and conversion programs, which may receive the same file, do not match.
 """
 _OTHER_TASK: Final = re.compile(r"\bdo_(?:train|eval|predict)\b")
 _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
@@ -141,7 +141,7 @@ _LaunchParts = tuple[Config, ShellDocument, Invocation, tuple[Word, ...]]
 
 
 class _Launch:
-    """A place in a script that starts a config."""
+    """An invocation that starts a config, with its output folder and resume settings."""
 
     def __init__(self, config: Config, script: ShellDocument, invocation: Invocation, words: tuple[Word, ...]) -> None:
         """Read the output and resume settings of the launch."""
@@ -166,7 +166,7 @@ class _Launch:
 
     @property
     def is_refused(self) -> bool:
-        """True if the parser of a Python file lacks an option of the launch, so that the script is out of date."""
+        """True if the Python program's parser lacks an option of the launch, so the launch script is out of date."""
         source = self.config.document.source
         if self.config.document.syntax != "python" or b"argparse" not in source or _LENIENT_PARSER.search(source):
             return False
@@ -175,7 +175,7 @@ class _Launch:
 
     @property
     def is_training(self) -> bool:
-        """True if the launch trains, and is not another program that takes the same file."""
+        """True if the launch trains rather than runs another program on the same file."""
         if self.is_own:
             return True
         words_before = self.invocation.words[: len(self.invocation.words) - len(self.words)]
@@ -231,7 +231,7 @@ def _list_key_names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field,
 
 
 def _list_options(config: Config, keys: frozenset[str]) -> Iterator[str]:
-    """Yield the names of the options that set some keys of a Python file."""
+    """Yield the names of the options that set any of `keys` in a Python file."""
     for key in keys if config.document.syntax == "python" else ():
         node = config.document.find_node((*config.root, key))
         yield from (_get_last_part(step.text) for step in getattr(node, "how", ()) if step.kind == "option")

@@ -149,12 +149,12 @@ def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _FILE: Final = re.compile(r"\.(?:ya?ml|json|py)$")
 _YAML: Final = re.compile(r"\.ya?ml$")
-"""Settings file of a program that cfglint does not know; its JSON files may be data."""
+"""Settings file of a program that is unknown to cfglint; JSON files do not match because they may be data."""
 _TRAINS: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
 """Name of a program that trains rather than prepares training data."""
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _REDIRECTION: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
-"""Shell redirection; the name of the file that it writes follows."""
+"""Shell redirection up to the name of the file that it writes."""
 _OPTION: Final = "--config"
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
@@ -246,7 +246,7 @@ def describe_miscased_files(
                 continue
             actual = existing[-len(name) :]
             if os.fsencode(actual) not in document.source and is_read(sources.format_path(existing, document.path)):
-                # Otherwise the script may copy the file to that name.
+                # A script that also names the actual file may copy it to the missing name.
                 message = f"run not checked: `{name}` was not found; the repository has it as `{actual}`"
                 yield document.locate(word.span.start), message
 
@@ -329,7 +329,7 @@ _SHARDING_OPTIONS: Final = frozenset((
 """Options that shard a model: those of DeepSpeed, programs built on it (DeepSpeed-Chat, OpenRLHF), HF Trainer."""
 _CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
 _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
-"""Name of an option that takes settings; the JSON file of any other option may be data."""
+"""Name of an option whose value is a settings file; the JSON file of any other option may be data."""
 
 
 def describe_unread_launches(
@@ -372,7 +372,7 @@ def describe_unread_launches(
 def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool:
     """Return whether `name` is a program of a framework.
 
-    The repository may have its own file of that name (`scripts/train.py`). Then it must also mention a package of the
+    If the repository has its own file of that name (`scripts/train.py`), the file must also mention a package of the
     framework.
     """
     framework = find_framework_of_program(name)
@@ -416,7 +416,7 @@ def _has_causal_model(invocation: Invocation, file: str | None, sources: Sources
 
 
 _SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
-"""Hydra or OmegaConf setting (`optim.lr=1e-5`); the group is the last part of its name."""
+"""Hydra or OmegaConf setting (`optim.lr=1e-5`); the captured group is the last part of the name."""
 
 
 def _list_option_names(invocation: Invocation) -> frozenset[str]:
@@ -529,7 +529,7 @@ def is_started(path: str, index: RepositoryIndex, read_script: Callable[[str], S
 def _can_start(document: ShellDocument, invocation: Invocation, name: str) -> bool:
     """Return whether an invocation may start a Python file.
 
-    A Python program that receives the file's name as an argument does not count: it starts the file in its own way.
+    A Python program that receives the file's name as an argument does not count: it decides how to start the file.
     """
     if os.path.basename(invocation.program) == name:
         return True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VISION: Final = "the vision tower"
 
-# Checkpoints in flight to the host: OffloadActivations of torchtune and TRL keeps up to five tensors waiting.
+# Checkpoints in flight to the host: OffloadActivations of torchtune and TRL keeps up to five tensors in flight.
 _COPIES_IN_FLIGHT: Final = 5
 
 
@@ -73,7 +73,7 @@ class LayerMoment(Frozen):
     later_gradients: float
     """Weight gradients of all later layers, which run backward first."""
     forward: float
-    """Peak of its forward pass before any recomputation; 0 if a later layer of the same kind needs more."""
+    """Peak of this layer's first forward pass; 0 if a later layer of the same kind needs more."""
     name: str = ""
     """Name, if the part is not a decoder layer (`VISION`)."""
 
@@ -89,7 +89,7 @@ class Activations(Frozen):
     """Bytes that the last layer alone keeps."""
     moments: tuple[LayerMoment, ...]
     """Layers whose backward pass can be the peak: the first and last of each run of equal layers and, under FSDP, the
-    second to last, because gradients are still being reduced beside it.
+    second to last, which runs while gradients are still being reduced.
     """
     stack: Stack
     """The layers, for passes with other batches such as evaluation."""
@@ -118,7 +118,7 @@ def compute_activations(setup: Setup) -> Activations | None:
         )
     runs = costs.runs
     frozen = setup.architecture.layers - weights.layers
-    # Per run: first and end layer; then of one layer: kept bytes, weight copies, backward peak, weight gradients and
+    # Per run: first and end layer; then, for one layer: kept bytes, weight copies, backward peak, weight gradients and
     # forward peak.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
     kept_total = copies_total = cached_total = gradients_total = 0.0
@@ -144,7 +144,7 @@ def compute_activations(setup: Setup) -> Activations | None:
                 # Compiled code does not keep unused tensors.
                 kept += (selected.kept - (selected.unused if setup.compiled.layers else 0)) * tokens
                 if checkpointing.method == "selective_ops" and ranks.sequence_split > 1:
-                    kept += 2 * checkpoint  # the list also has both reduced sums of a layer
+                    kept += 2 * checkpoint  # the selected operations include a layer's two reduced sums
                 # The selected tensors are a part of the saved ones.
                 selection_overhead = (selected.unsaved - selected.kept) * tokens
             if setup.offload.activations:
@@ -209,7 +209,7 @@ def compute_activations(setup: Setup) -> Activations | None:
 
 
 def _compute_encoder(setup: Setup) -> EncoderMemory | None:
-    """Return the vision tower's memory, or None without a tower, without images, or if its blocks have no formula."""
+    """Return the vision tower's memory, or None if there is no tower, no image, or no formula for its blocks."""
     batch = setup.batch
     tower = setup.architecture.tower
     if tower is None or not batch.image_tokens:
@@ -242,7 +242,7 @@ def _compute_embedding_output(setup: Setup) -> float:
     formats, mode = setup.formats, setup.mode
     family = FAMILIES[setup.architecture.formula]
     width = setup.batch.tokens * setup.architecture.hidden
-    if setup.architecture.streams > 1:  # the layers' inputs are computed from it
+    if setup.architecture.streams > 1:  # the layers' inputs are computed from the embedding's output
         return width * mode.weight
     if formats.residual != mode.weight:
         return width * (mode.weight - formats.residual)

@@ -41,7 +41,7 @@ def needs_rank(kind: str) -> bool:
 
 
 def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
-    """Return the rank of a LoRA with about the same activations: both keep the input in the adapter's format.
+    """Return the rank of a LoRA adapter with about the same activations: both keep the input in the adapter's format.
 
     The rank is 1 for OFT, and 0 for methods that do not multiply or rotate the matrix's input, such as (IA)3 and prompt
     tuning.
@@ -52,7 +52,7 @@ def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
 
 
 def find_block(inputs: int, stated: int) -> int:
-    """Return OFT's block: the divisor of `inputs` nearest to `stated`, the lower one if two are equally near."""
+    """Return OFT's block width: the divisor of `inputs` nearest to `stated`, the lower one if two are equally near."""
     if stated >= inputs:
         return inputs
     above = next(width for width in range(stated, inputs + 1) if inputs % width == 0)

@@ -8,7 +8,7 @@ from cfglint_train.memory.ranks import Ranks
 
 
 class Batch(Frozen):
-    """A micro batch on one GPU; the defaults stand for a batch that is not known yet."""
+    """A micro batch on one GPU; the defaults describe one sequence of one token, for jobs without a batch yet."""
 
     sequences: int = 1
     length: int = 1
@@ -20,14 +20,14 @@ class Batch(Frozen):
     scored: float = 1.0
     """Share of the tokens whose logits are computed."""
     records: float | None = None
-    """Total size of the batches that each set a length record, without the longest, as a multiple of the longest.
+    """Total size of the batches longer than all earlier ones, as a multiple of the longest, which is excluded.
 
     0 if all batches have the same length; None if their lengths differ and the order is unknown.
     """
 
 
 def count_filled_tokens(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
-    """Return the smaller of the token budget and the tokens that a rank's samples of one step can fill.
+    """Return the number of tokens that a rank's samples of one step can fill, limited by the token budget.
 
     Each rank gets its part of the global batch (OpenRLHF 0.11.2 trainer/ppo_utils/replay_buffer.py,
     setup_dynamic_batch).

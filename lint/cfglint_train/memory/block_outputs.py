@@ -24,7 +24,7 @@ class BlockOutputs(Frozen):
     gradients: float
     """Gradients, which exist from the last layer's backward pass on."""
     before: int
-    """Number of leading layers, which run backward after the layers whose keys are reused were recomputed."""
+    """Number of leading layers that run backward after the layers with reused keys have been recomputed."""
     recomputed: float
     """Tensors that this recomputation leaves behind."""
 
@@ -69,7 +69,7 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
 
 @lru_cache(maxsize=64)
 def _compute_width(architecture: Architecture) -> int:
-    """Return the width of the second embedding over the parts of all layers; 0 if the model has no second embedding."""
+    """Return the width of the second embedding, summed over all layers; 0 if the model has no second embedding."""
     return sum([item.outputs for item in architecture.linears if item.name == PER_LAYER])
 
 
@@ -101,7 +101,7 @@ def compute_reused_keys(architecture: Architecture, mode: Mode) -> tuple[float, 
     """Return the bytes per token of the reused keys and values, and of the tensors saved while they are computed.
 
     The last layer with a window and the last layer without one that compute their own keys pass them on in a dictionary
-    (`shared_kv_states`). A recomputed layer replaces them by new keys and values, whose graph never runs backward and
+    (`shared_kv_states`). A recomputed layer replaces them with new keys and values, whose graph never runs backward and
     stays until the step ends.
     """
     family, attention = FAMILIES[architecture.formula], architecture.attention

@@ -33,8 +33,8 @@ class Budget(Frozen):
     """Plan fields that this budget depends on, in addition to those of all numbers (`Estimate.read`)."""
     spans: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """For a GPU: low and high bound of torch's allocated bytes, high bound of its reserved bytes, and the minimum of
-    reserved minus allocated bytes at the low bound. The minimum is not 0 because, until an allocation would fail,
-    blocks in one stream's pool are not used by other streams, and some blocks of a step are never shared.
+    reserved minus allocated bytes at the low bound. The minimum is not 0 because other streams
+    cannot use one stream's cached blocks until an allocation would fail, and some blocks of a step are never shared.
     """
     cached: int = 0
     """Bytes of blocks that torch may cache beyond the step's needs because later batches are too long for them.
@@ -119,7 +119,7 @@ class Estimate(Frozen):
     read: Sequence[Field] = ()
     """Plan fields that every number depends on."""
     assumed: tuple[Field, ...] = ()
-    """Unstated plan fields for which a default was used, or that were taken as off."""
+    """Unstated plan fields for which a default was used, or that were treated as off."""
 
     @property
     def fields(self) -> frozenset[Field]:
@@ -128,7 +128,7 @@ class Estimate(Frozen):
         return frozenset(self.read).union(*(budget.extra_fields for budget in budgets if budget is not None))
 
     def find_peak(self, place: Resource) -> Phase | None:
-        """Return the phase with the highest expected peak at a place, or None without a budget there."""
+        """Return the phase with the highest expected peak at a place, or None if no phase has a budget there."""
         candidates = [phase for phase in self.phases if getattr(phase, place) is not None]
         return max(candidates, key=lambda phase: getattr(phase, place).expected, default=None)
 

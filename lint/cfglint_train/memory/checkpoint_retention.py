@@ -1,4 +1,4 @@
-"""Numbers of checkpoints that a run writes and that are on disk at the same time."""
+"""Checkpoint counts: the checkpoints that a run writes, and those on disk at the same time."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def count_saves(plan: Plan) -> int | None:
     """Return the number of checkpoints at the end of a run that deletes none, or None if it is not known.
 
     The number is an upper limit. The checkpoint at the end of training counts, even if it holds only the model. OLMo
-    and OLMo-core write none at the end if the last step is a multiple of all intervals. They may write one before the
-    first step, and ephemeral checkpoints; one ephemeral checkpoint exists beside the others.
+    and OLMo-core write none at the end if the last step is a multiple of all intervals. They may also write a
+    checkpoint before the first step, and ephemeral checkpoints, which count as one.
     """
     settings, epochs, steps = plan.checkpoint, plan.batch.epochs, compute_max_steps(plan)
     if settings.strategy == "steps" and settings.interval and steps is not None:

@@ -53,7 +53,7 @@ def find_colocated_models(
                 element_bytes += formats.gradient / ranks.gradient_shards
             size = elements * element_bytes
             if reader.get("rollout.train_sleep"):
-                # Only one of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep their
+                # Only one trained model is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep their
                 # 16-bit weights, beside the states of the larger model (deepspeed_utils.py, offload_deepspeed_states).
                 asleep = formats.held / ranks.parameter_shards
                 size = elements * asleep + max(0, elements - architecture.parameters) * (element_bytes - asleep)

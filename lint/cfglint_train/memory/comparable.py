@@ -1,4 +1,4 @@
-"""Classes of measured jobs to compare a job with: by its strategy and its kind of training.
+"""Classes of measured jobs with which a job is compared, by strategy and kind of training.
 
 The interval of an estimate uses the residuals of such jobs (`calibration/fit.py`). If a class has fewer
 than three measured setups or only one framework, the next wider class is used: one GPU or several, then all.
@@ -14,7 +14,7 @@ from cfglint_train.plan.choices import FSDP
 
 PREFIX = "published-"
 ANY_CLASS = PREFIX + "any"
-"""Class of all measurements, for jobs whose narrower classes have too few."""
+"""Class of all measurements, used if the narrower classes of a job contain too few."""
 
 
 def classify(setup: Setup) -> str:

@@ -21,7 +21,7 @@ class Component:
     )  # fmt: skip
 
     name: str
-    """Unique at its place (GPU, host or disk)."""
+    """Name, unique among the components of a place (GPU, host or disk)."""
     kind: Kind
     words: str
     """Remark on how the bytes are computed; if they are a coefficient, the only description."""
@@ -32,7 +32,7 @@ class Component:
     of states.
     """
     passes: bool
-    """True if allocated and freed within a step, which leaves gaps in the allocator's pool; other components last."""
+    """True if the bytes are freed within a step, which leaves gaps in the allocator's pool; other components last."""
     counter: Counter
     state: bool
     """True if messages count it among the `states`, which are sharded and offloaded together."""

@@ -36,7 +36,7 @@ WEIGHT_COPIES: Final = Component(
 LOGITS: Final = Component("logits and loss", "logits", evidence=("traced",), flows=True, passes=True)
 BACKWARD: Final = Component("backward transients", "transient", evidence=("traced",), flows=True, passes=True)
 FORWARD: Final = Component("forward transients", "transient", "", evidence=(), flows=True, passes=True)
-# It does not depend on the tokens, but no measurement allows a tighter bound.
+# Metadata does not depend on the tokens, but no measurement justifies a tighter interval than that of `flows`.
 METADATA: Final = Component("checkpoint metadata", "transient", evidence=("shard-metadata",), flows=True)
 
 WORKSPACES: Final = Component(

@@ -1,7 +1,7 @@
 """Peak memory of each phase of a plan, with an interval.
 
 The expected value of a phase is its highest event (`events.py`) plus the overhead of torch's allocator and the driver.
-For the bounds, every part is at the edge of the range that the calibration measurements allow.
+For the bounds, every part has the lowest or highest value that the calibration measurements allow.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ SCORED: Final = "scored"
 
 
 def _build_scoring_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the forward pass of a model that only scores, or None without a layer formula or number of tokens."""
+    """Return the forward pass of a model that only scores, or None if its layers or tokens are unknown."""
     parts = _compute_scoring_parts(budgets)
     if parts is None:
         return None
@@ -152,7 +152,7 @@ def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | Non
 
 
 def merge_stages(last_stage: Estimate, first_stage: Estimate) -> Estimate:
-    """Return, for each phase, the GPU budget of the pipeline stage that needs more.
+    """Return, for each phase, the GPU budget of the pipeline stage that needs more memory.
 
     The host and disk budgets are those of `last_stage`. Each bound is the higher of the two stages' bounds.
     """
@@ -182,7 +182,7 @@ def estimate_setup(
     """Estimate a setup that was read from a plan, possibly with changes that no plan can express.
 
     `residual`: observed error of comparable jobs, in place of the calibration table's. `job`: the job of an unchanged
-    setup; without it, a new job is derived.
+    setup; if it is None, a job is derived from `setup`.
     """
     budgets = PhaseBudget(setup, reader, build_uncertainty(job or Job(setup, reader.plan), hardware, residual))
     missing = list(reader.missing)
@@ -309,7 +309,7 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
         in_stream = parts.get(stream_part, 0.0) if stream_part is not None else 0.0
         if in_stream > pool:
             in_stream = pool
-        logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # logits in pieces share blocks with other tensors
+        logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # chunked logits share blocks with other tensors
         if logits > loss:
             loss = logits
         rest = total - logits - in_stream
@@ -345,7 +345,7 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
 def _build_eval_phase(budgets: PhaseBudget) -> Phase | None:
     """Return the evaluation phase, or None if the run has none or its batch or layers are unknown.
 
-    It computes no gradients and keeps no activations, but its logits are whole.
+    Evaluation computes no gradients and keeps no activations, but most losses compute whole logits in it.
     """
     setup, plan, flow = budgets.setup, budgets.plan, budgets.flow
     if setup.batch.evaluation_tokens is None or flow is None:
@@ -394,7 +394,7 @@ def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the phase that loads a checkpoint on the host, beside offloaded states, or None if the run has none."""
+    """Return the phase that loads a checkpoint on the host, beside offloaded states, or None if none is estimated."""
     loaded = estimate_resume(budgets.setup, budgets.plan)
     if loaded is None:
         return None
@@ -405,7 +405,7 @@ def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
 def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:
     """Return the rollout phase on the training GPUs: generation or scoring, whichever needs more, or None.
 
-    `missing` gets `rollout.utilization` if the engine's memory is unknown.
+    `rollout.utilization` is added to `missing` if the engine's memory is unknown.
     """
     plan = budgets.plan
     if plan.rollout.engine in (None, "none") and not plan.model.roles:

@@ -5,7 +5,7 @@ over its events*, never a sum over phases. The remedy depends on the highest eve
 batch if it is the loss, activation checkpointing if it is a layer, sharding or a fused optimizer if it is the reduction
 or the optimizer step.
 
-The step is not the first: optimizer states and gradients of earlier micro batches exist, and sharded weights are
+The step is not the run's first: optimizer states and gradients of earlier micro batches exist, and sharded weights are
 prefetched as they are from the second step on. Sizes are bytes on one GPU.
 """
 
@@ -77,8 +77,8 @@ class _StepAmounts(Frozen):
     masks: float
     """Masks while the layers run forward."""
     kept_masks: float
-    """Masks after the forward pass: checkpointed layers hold the mask as an argument, compiled layers share it, and
-    other layers keep at most separate copies.
+    """Masks that stay after the forward pass: checkpointed layers hold the mask as an argument, and compiled layers
+    share it. Other layers keep at most their own copies, which count as activations.
     """
     waiting: dict[Component, float]
     """Bytes of the loss that are held until the backward pass ends."""
@@ -132,7 +132,7 @@ def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> I
         parts |= step.waiting
         held = cost.saved * tokens + copies
         parts[BACKWARD] = compute_peak(cost.backward, tokens) - held + end.added
-        if setup.weights.head_trained:  # its gradient exists by then, and the matrix may be updated at once
+        if setup.weights.head_trained:  # the gradient exists by then, and the matrix may be updated immediately
             parts[BACKWARD] += job.updating_head
         yield "backward", "the output matrix", parts
 
@@ -151,7 +151,7 @@ def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Ev
                 {**base, GATHERED: gathered, ACTIVATIONS: kept + masks, WEIGHT_COPIES: copies, FORWARD: forward_peak},
             )
         later = _compute_later_gradients(setup, gradients) if job.keeps_gradients else 0.0
-        # Layer 0 is reached when only layers of its kind are left: the other kind's mask is freed already.
+        # At layer 0, only layers of its kind are left, so the mask of the other kind is already freed.
         remaining_masks = kept_masks if layer or not kept_masks else kept_masks / count_mask_kinds(setup)
         yield (
             "backward",
@@ -170,7 +170,7 @@ def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Ev
 
 
 def _compute_later_gradients(setup: Setup, gradients: float) -> float:
-    """Return the bytes of later layers' gradients that are still held; `gradients` are their whole bytes."""
+    """Return the bytes of later layers' gradients that are still held; `gradients`: their unsharded bytes."""
     later = gradients * setup.weights.share
     if setup.ranks.gradient_shards == 1:
         return later
@@ -201,7 +201,7 @@ def _build_end_event(step: _StepAmounts) -> Event:
     """Return the event at which all gradients exist.
 
     A tied matrix has two gradients and, unless they are summed in place, their sum. One of these is already counted
-    among the gradients, unless that place is taken by the gradient of earlier micro batches.
+    among the gradients, unless gradients of earlier micro batches are counted there instead.
     """
     setup, job = step.setup, step.job
     weights = setup.weights
@@ -217,7 +217,7 @@ def _build_end_event(step: _StepAmounts) -> Event:
     # One compiled graph returns all gradients before any is added to those of earlier micro batches.
     at_once = job.accumulates and has_compiled_model(setup)
     whole = weights.trained * setup.formats.gradient if unreduced or at_once else 0.0
-    if setup.optimizer.updates == "within" and weights.head_trained:  # the embedding comes last
+    if setup.optimizer.updates == "within" and weights.head_trained:  # the embedding is updated last
         whole = head_gradient = job.head_elements * setup.mode.weight
         tied = max(0.0, tied - head_gradient) + job.updating_head
     gradients = job.base[GRADIENTS] + (0.0 if job.defers else job.made) + whole

@@ -210,7 +210,7 @@ def _build_budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[
 
 
 def trace(record: Any) -> Any:
-    """Return a record with a `Size` in place of each number that has a unit, also in nested records."""
+    """Return a record with a `Size` in place of each number that has a unit, including those in nested records."""
     changes: dict[str, Any] = {}
     for name, value in record._asdict().items():
         if name == "neighbours":

@@ -11,8 +11,8 @@ from cfglint_train.models.architecture import Architecture
 
 DTYPE_BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 
-# Bytes of one quantised element with its scales: bitsandbytes' nf4 and fp4 hold 4 bits and one fp32 scale per block of
-# 64, with double quantisation an 8-bit scale and one fp32 per 256 scales; int8 one scale per row (neglected); GPTQ and
+# Bytes of one quantized element with its scales: bitsandbytes' nf4 and fp4 hold 4 bits and one fp32 scale per block of
+# 64, with double quantization an 8-bit scale and one fp32 per 256 scales; int8 one scale per row (neglected); GPTQ and
 # AWQ 4 bits, a 16-bit scale and a 4-bit zero per group of 128; HQQ 4 bits, two 16-bit numbers per group of 64; MXFP4
 # one byte per 32; NVFP4 one byte per 16.
 QUANTIZED_BYTES: Final = {
@@ -31,7 +31,7 @@ QUANTIZED_BYTES: Final = {
 }
 DOUBLE_QUANTIZED_BYTES: Final = 0.5 + 1 / 64 + 4 / (64 * 256)
 
-# DeepSpeed's quantiser: 8 bits, and an fp32 scale per group of about 8,000 elements (partition_parameters.py).
+# DeepSpeed's quantizer: 8 bits, and an fp32 scale per group of about 8,000 elements (partition_parameters.py).
 QUANTIZED_PARTITION: Final = 1 + 4 / 8000
 
 
@@ -40,13 +40,13 @@ class FrozenWeights(Frozen):
 
     quantized: int = 0
     quantized_bytes: float = 0.0
-    """Bytes of one quantised element, with its scales."""
+    """Bytes of one quantized element, with its scales."""
     fp32: int = 0
     """Number of elements kept in 32 bits."""
     plain: int = 0
     plain_bytes: float = 0.0
     scale_bytes: float = 0.0
-    """Unsharded bytes of one quantised element: bitsandbytes keeps the scales of 4 bits beside the parameter
+    """Unsharded bytes of one quantized element: bitsandbytes keeps the scales of 4-bit weights beside the parameter
     (`Params4bit.quant_state`), on the GPU of every rank, even if FSDP or ZeRO-3 shards or offloads the weights.
     """
 
@@ -72,26 +72,26 @@ class Formats(Frozen):
     gathered: float
     """Weight as the forward pass reads it."""
     master: float
-    """Separate master copy of a trained weight; 0 without one."""
+    """Separate master copy of a trained weight; 0 if there is none."""
     gradient: float
     """Gradient as the backward pass computes it."""
     accumulated: float
     """Gradient as accumulated between micro batches."""
     unquantized: float
-    """Frozen weight that is not quantised."""
+    """Frozen weight that is not quantized."""
     autocast: bool
     loaded: float = 0.0
     """Weight of a model that waits whole on every GPU to be sharded or cast; 0 if the model does not."""
     residual: int = 2
     """Residual stream."""
     reference: float = 0.0
-    """Weight of the reference model, a second whole model; 0 without one."""
+    """Weight of the reference model, a second whole model; 0 if there is none."""
     host_experts: float = 0.0
     """Weight of routed experts that stay on the host; 0 if there are none."""
     communication: float = 4.0
     """Gradient while it is reduced."""
     unit_bytes: float = 0.0
-    """Weight of a gathered decoder layer, quantised or not."""
+    """Weight of a gathered decoder layer, quantized or not."""
     quantized_gather: float = 0.0
     """Overhead of gathering in 8 bits, in addition to the gathered weights; 0 if this is off."""
 
@@ -128,9 +128,9 @@ def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
 
 
 def count_quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
-    """Return the number of elements that a quantiser changes: linear layers without embedding, head and norms.
+    """Return the number of elements that a quantizer converts: linear layers without embedding, head and norms.
 
-    A quantiser of `nn.Linear` modules leaves fused experts out unless `experts` is set; MXFP4 (gpt-oss) changes only
+    A quantizer of `nn.Linear` modules skips fused experts unless `experts` is set; MXFP4 (gpt-oss) converts only
     experts.
     """
     if kind == "mxfp4" and architecture.experts is not None:
@@ -173,7 +173,7 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
         if reader.get("method.double_quantization"):
             each = DOUBLE_QUANTIZED_BYTES
         scales = each - 0.5
-    # A checkpoint that is published quantised also has quantised experts.
+    # A checkpoint that is published quantized also has quantized experts.
     experts = bool(reader.get("method.quantized_experts")) or kind in ("fp8", "nvfp4", architecture.quantization)
     quantized = min(elements, count_quantized_elements(architecture, kind, experts))
     upcast = 0

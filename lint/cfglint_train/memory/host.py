@@ -34,7 +34,7 @@ def round_to_pinned_block(size: float) -> float:
 
 
 def choose_block_rounding(setup: Setup) -> Callable[[float], float]:
-    """Return the function from a buffer's bytes to the host memory that it takes: rounded if pinned, else unchanged."""
+    """Return the function that maps a buffer's bytes to its host memory: rounded up if pinned, else unchanged."""
     return round_to_pinned_block if setup.offload.pinned else lambda size: size
 
 

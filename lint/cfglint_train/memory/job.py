@@ -1,4 +1,4 @@
-"""Amounts of a job that do not depend on the size of its batch, derived once for all estimates that vary it."""
+"""Amounts of a job that do not depend on the size of its batch, derived once for all estimates that vary the batch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Job:
     keeps_gradients: bool
     """True if a layer's gradients still exist while the layers before it run backward."""
     lasting: dict[Component, float]
-    """Components that exist all the time."""
+    """Components that exist throughout training, with their bytes."""
     left: float
     """Gradients that exist when the optimizer step starts."""
     made: float
@@ -129,7 +129,7 @@ class Job:
 
 
 def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
-    """Return the components that exist all the time, without those of 0 bytes."""
+    """Return the components that exist throughout training, without those of 0 bytes."""
     parts = {
         PARAMETERS: held.parameters,
         FROZEN: held.frozen,
@@ -143,7 +143,7 @@ def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
 
 
 def _has_layer_gradients(setup: Setup) -> bool:
-    """Return whether a layer's gradients stay, if they are not immediately added to existing gradients."""
+    """Return whether a layer's gradients stay in memory, provided that they are not immediately accumulated."""
     ranks = setup.ranks
     if ranks.zero_stage == 3 or (ranks.zero_stage and setup.offload.optimizer):
         return False
@@ -157,8 +157,8 @@ def _has_layer_gradients(setup: Setup) -> bool:
 def _compute_head_gradient(setup: Setup, adds_at_once: bool) -> float:
     """Return the bytes of the output matrix's gradient while the layers run backward.
 
-    The gradient of a tied matrix waits for that of the embedding. Any other is reduced, added or applied at once if the
-    job does so.
+    The gradient of a tied matrix waits for that of the embedding. The gradient of an untied
+    matrix is reduced, accumulated or applied immediately if the job does this for its gradients.
     """
     ranks = setup.ranks
     if not setup.weights.head_trained or has_fused_tied_gradient(setup):

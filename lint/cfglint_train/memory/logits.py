@@ -69,8 +69,8 @@ class Head(Frozen):
 def compute_head_cost(architecture: Architecture, mode: Mode, trained: bool, weight: int) -> Cost:
     """Return the cost of the final norm and the output matrix.
 
-    `trained`: whether the output matrix is trained. `weight`: bytes per element of it. The output is as wide as the
-    vocabulary.
+    `trained`: whether the output matrix is trained. `weight`: bytes per element of the output matrix. The output is
+    as wide as the vocabulary.
     """
     family = FAMILIES.get(architecture.formula, FAMILIES["llama"])
     layer = Layer(architecture, family, mode)
@@ -130,7 +130,7 @@ def _compute_logit_bytes(setup: Setup) -> float:
 
 
 def _compute_returned_bytes(setup: Setup) -> float:
-    """Return the bytes per logit of the fp32 logits that the Trainer's autocast returns, or 0 without them.
+    """Return the bytes per logit of the fp32 logits that the Trainer's autocast returns, or 0 if it returns none.
 
     Source: accelerate 1.15, utils/operations.py. DeepSpeed's engine does not use accelerate's autocast.
     """
@@ -151,7 +151,7 @@ def has_compiled_model(setup: Setup) -> bool:
     """Return whether the model is one compiled graph, which returns all gradients when its backward pass ends.
 
     DDP splits the graph by buckets (torch, _dynamo/backends/distributed.py). Hooks of FSDP and ZeRO-3, and the calls of
-    quantised layers, break the graph.
+    quantized layers, break the graph.
     """
     if not setup.compiled.model:
         return False
@@ -249,7 +249,7 @@ def count_scored_tokens(setup: Setup) -> float:
 
 
 def _compute_dequantized_head(setup: Setup) -> float:
-    """Return the bytes of the dequantised output matrix of a chunked head, or 0 if the matrix is not quantised."""
+    """Return the bytes of the dequantized output matrix of a chunked head, or 0 if the matrix is not quantized."""
     family = FAMILIES.get(setup.architecture.formula)
     if family is None or not family.quantized_head or not setup.mode.quantized:
         return 0.0
@@ -327,7 +327,7 @@ def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
 def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
     """Return the head with recomputed chunks.
 
-    Autocast does not cache a copy of the transposed matrix because it is not a leaf.
+    Autocast does not cache a copy of the transposed matrix because the transpose is not a leaf.
     """
     cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.batch.tokens
@@ -348,13 +348,13 @@ def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
 def _build_liger_head(setup: Setup, cost: Cost, matrix: float) -> Head:
     """Return the head with Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py).
 
-    The forward pass computes the logits of a chunk, which are replaced in place by their gradient, the gradient of the
-    input, and that of the matrix, to which each chunk is added in place. Autocast casts the transposed fp32 matrix
+    For each chunk, the forward pass computes the logits, replaces them in place with their gradient, and computes the
+    input's gradient and that of the matrix, which accumulates in place. Autocast casts the transposed fp32 matrix
     again for each chunk.
     """
     chunk_bytes, cast = _compute_liger_chunk(setup, setup.batch.tokens)
     gradient = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
-    # The head's input is not kept: `cost` includes it, and so does the forward pass. A second copy of the matrix is
+    # The head's input is not added: `cost` includes it, and so does the forward pass. A second copy of the matrix is
     # cached until the forward pass ends.
     cost = cost._replace(fixed_saved=0.0)
     held = 0.0 if setup.weights.head_trained else gradient

@@ -24,7 +24,7 @@ class Loss(Frozen):
     head_backward: float = 0
     """Bytes per logit while the output matrix runs backward chunk by chunk, beside the gradients of all chunks."""
     pieces: int = 1
-    """Pieces in which the output matrix runs. Each piece computes a whole gradient, which is added to the others."""
+    """Number of pieces in which the output matrix runs. Each computes a whole gradient; the gradients are summed."""
     capped: bool = True
     """True if logits pass through the model's soft cap, if it has one."""
 
@@ -44,12 +44,12 @@ COMPILED_FP32: Final = Loss(4, 4, 12)
 # The Trainer's autocast makes the model return fp32 logits (accelerate 1.15, utils/operations.py).
 COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
 # A compiled loss that returns no logits: it saves them and computes their gradient from them, in their format
-# (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py passes it a
-# copy without the last logits, and keeps both. The unit is elements per logit, not bytes.
+# (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py passes the
+# loss a copy without the last logits, and keeps both. The unit is elements per logit, not bytes.
 COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
-"""Losses of other code by their names in plans; `calibration/foreign.py` adds them."""
+"""Losses of frameworks that cfglint does not lint, by name in plans; `calibration/foreign.py` adds them."""
 
 UPCAST_CHUNKS: Final = 8
 
@@ -80,7 +80,7 @@ Moments = tuple[tuple[int, int], ...]
 class Recomputed(Frozen):
     """A loss with recomputed chunks: bytes per logit of a chunk and per element of the output matrix at each moment.
 
-    The highest moment counts; it depends on the model's width.
+    Only the highest moment matters; the model's width decides which one is highest.
     """
 
     forward: Moments
@@ -121,7 +121,7 @@ class Chunked(Frozen):
     """Sequences per chunk; 0 if chunks are counted in `tokens`."""
     tokens: int = 0
     matrices: int = 1
-    """Number of gradients of the output matrix at that moment, in the matrix's format."""
+    """Number of gradients of the output matrix at the moment of `each`, in the matrix's format."""
 
 
 # liger-kernel 0.8.5, chunked_loss/*.py, compiled by torch 2.13 (`tests/memory/losses.jsonl`). A chunk is one chosen and

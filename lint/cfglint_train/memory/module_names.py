@@ -30,7 +30,7 @@ _PARTS: Final = {
 
 
 def list_layer_roots(architecture: Architecture) -> tuple[str, ...]:
-    """Return the modules that may hold the layers; with a tower, the language model is one module of the whole."""
+    """Return the modules that may hold the layers; with a vision tower, the language model is a submodule."""
     return _ROOTS[1:] if architecture.tower is not None else _ROOTS[:1]
 
 

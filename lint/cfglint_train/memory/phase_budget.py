@@ -41,7 +41,7 @@ class Step(Frozen):
     """Sum of that moment and the loss, as if they shared no block."""
     whole_logits: bool
     unshared: float
-    """Tensors whose blocks are used by nothing else."""
+    """Bytes of tensors whose blocks no other tensor can use."""
     engine: float
     """Bytes that a rollout engine holds."""
 
@@ -85,7 +85,7 @@ class Uncertainty:
         held_high = coefficient_table.residuals["states"].high
         self.flow_factor, self.held_factor = 1 + flowing.high, 1 + held_high
         self.factors = (1 + flowing.low, self.flow_factor, self.held_factor, 1 + jobs.low, 1 + jobs.high)
-        """Factors from the expected value of a moment to its bounds: low and high for token-dependent parts, high for
+        """Factors from a moment's expected value to its bounds: low and high for token-dependent parts, high for
         lasting parts, and low and high for the total, according to comparable jobs.
         """
         self.highest_factor = 1 + max(flowing.high, held_high, jobs.high)
@@ -107,7 +107,7 @@ class Uncertainty:
         )
 
     def compute_bounds(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
-        """Return the bounds of a moment: on each side the wider of those from its parts and from comparable jobs.
+        """Return the bounds of a moment: on each side, the wider of the bounds from its parts and from comparable jobs.
 
         The lower bound excludes managed memory (`paged`).
         """
@@ -292,7 +292,7 @@ def find_flow_residual(setup: Setup, coefficient_table: CoefficientTable) -> Res
     """Return the residual that applies to the token-dependent parts of a setup."""
     ranks = setup.ranks
     untraced = coefficient_table.residuals["untraced"]
-    if ranks.tensor > 1 and ranks.sequence_split == 1:  # from an even share up to the whole on every rank
+    if ranks.tensor > 1 and ranks.sequence_split == 1:  # each rank holds between an even share and the whole
         return untraced._replace(low=(1 + untraced.low) / ranks.tensor - 1)
     if ranks.tensor * ranks.pipeline * ranks.context * ranks.expert > 1:
         return untraced

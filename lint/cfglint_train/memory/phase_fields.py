@@ -1,4 +1,4 @@
-"""Plan fields on which only the budgets of some phases depend."""
+"""Plan fields that affect only the budgets of some phases."""
 
 from __future__ import annotations
 

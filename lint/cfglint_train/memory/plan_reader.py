@@ -30,7 +30,7 @@ class Reader:
     __slots__ = ("assumed", "fields", "get", "missing", "plan", "unreadable")
 
     def __init__(self, plan: Plan, unreadable: frozenset[Field] = frozenset()) -> None:
-        """Start with empty records."""
+        """Start with no field read, missing or assumed."""
         self.plan = plan
         self.unreadable = unreadable
         self.fields: list[Field] = []

@@ -75,14 +75,14 @@ def load_gaps(recomputes: bool) -> Gaps:
 
 
 class Lengths(Frozen):
-    """Coefficients of cached blocks that batches of other lengths leave.
+    """Coefficients of the cached blocks that batches of other lengths leave behind.
 
     A batch that is longer than all before it finds no block for its largest tensors; the smaller blocks of earlier
     batches stay cached.
     """
 
     records: tuple[float, float]
-    """Expected and highest sum of the batches that set a length record before the longest, in multiples of it."""
+    """Expected and highest total of the batches longer than all earlier ones, as in `Batch.records`."""
     pieces: Range
 
     def estimate_cached(self, loss: float, others: float) -> tuple[float, float]:

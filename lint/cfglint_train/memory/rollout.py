@@ -1,4 +1,4 @@
-"""Generation beside training: memory of an inference engine that shares the GPU with the training job."""
+"""Generation during training: memory of an inference engine that shares the GPU with the training job."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cfglint_train.plan.fields import Plan
 
 
 def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
-    """Return the bytes of an awake engine on a shared GPU, its share of the whole GPU, or None if unknown.
+    """Return the bytes of an awake engine on a shared GPU (its share of the capacity), or None if unknown.
 
-    The engine is sized for an empty GPU, regardless of the memory that training uses. The result is 0 without an engine
-    that shares the GPU.
+    The engine is sized for an empty GPU, regardless of the memory that training uses. The result is 0 if no
+    engine shares the GPU.
     """
     rollout = plan.rollout
     if rollout.engine in (None, "none", "hf") or rollout.mode != "colocate":

@@ -61,7 +61,7 @@ _GATHERED: Final = (GATHERED_WEIGHTS, GATHERED_OPTIMIZER)
 
 
 def estimate_save(setup: Setup, plan: Plan) -> Save | None:
-    """Return the cost of a checkpoint, or None if nothing is saved or it is unknown how."""
+    """Return the cost of a checkpoint, or None if nothing is saved or the method is unknown."""
     checkpoint, part_count = plan.checkpoint, count_parts(setup)
     at_the_end = checkpoint.strategy == "no"
     # A run that saves only at its end saves only the model, once.
@@ -137,7 +137,7 @@ def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     """Return the cost under DeepSpeed.
 
     Under stages 0 to 2 every rank clones the whole model; under stage 3 rank 0 gathers it module by module. Then every
-    rank writes its shards of the states. The larger of the two counts.
+    rank writes its shards of the states. The host needs the larger of the two amounts.
     """
     ranks, weights, formats, gather = setup.ranks, setup.weights, setup.formats, plan.checkpoint.gather
     whole = weights.trained * formats.gathered + _compute_frozen_bytes(setup)
@@ -178,7 +178,7 @@ def _compute_staging_excess(piece: float, before: float) -> dict[Component, floa
 
 
 def count_module_elements(setup: Setup) -> float:
-    """Return the elements of the module that directly holds most: a matrix, the embedding or fused experts."""
+    """Return the elements of the module that directly holds the most: a matrix, the embedding or fused experts."""
     shape = setup.architecture
     fused = 0
     if shape.experts is not None and shape.experts.fused:
@@ -189,7 +189,10 @@ def count_module_elements(setup: Setup) -> float:
 
 
 def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
-    """Return the cost under FSDP: a full state dict is gathered on rank 0, weights first, then the optimizer's states.
+    """Return the cost under FSDP, or None if the kind of state dict is unknown.
+
+    Rank 0 gathers a full state dict, first the weights and then the optimizer states, and holds one of them at a time.
+    For other kinds, every rank writes its shards.
 
     PEFT extracts the adapter from the full state dict (get_peft_model_state_dict).
     """

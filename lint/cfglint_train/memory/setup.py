@@ -1,4 +1,4 @@
-"""The inputs of an estimate, with no value unknown: sizes, shards and formats, grouped in records."""
+"""The complete inputs of an estimate: sizes, shards and formats, grouped in records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LossChoice(Frozen):
     kind: str
     keeps_logits: bool
     passing_logits: int
-    """Bytes per logit of further logits, in addition to those of the loss."""
+    """Bytes per logit of logits that exist in addition to those of the loss."""
     fused_evaluation: bool
     """True if Liger's loss computes no whole logits in evaluation."""
     scores: bool
@@ -57,7 +57,7 @@ class Compiled(Frozen):
 
     layers: bool
     model: bool
-    """True if the whole model is compiled, not layer by layer."""
+    """True if the model is compiled as a whole rather than layer by layer."""
     loss: bool
     """True if the loss is part of the compiled model."""
 
@@ -107,7 +107,7 @@ class Setup(Frozen):
 
     @property
     def frozen_bytes(self) -> float:
-        """Bytes of the model's frozen weights before sharding, including quantised weights and their scales."""
+        """Bytes of the model's frozen weights before sharding, including quantized weights and their scales."""
         return self.frozen_weights.bytes
 
     @property
@@ -117,7 +117,7 @@ class Setup(Frozen):
 
     @property
     def reference_bytes(self) -> float:
-        """Bytes of the reference model before sharding; 0 without one."""
+        """Bytes of the reference model before sharding; 0 if there is none."""
         return self.architecture.parameters * self.formats.reference
 
     @property

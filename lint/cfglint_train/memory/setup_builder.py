@@ -69,7 +69,7 @@ def read_setup_and_job(
 
 
 SINGLE_PHASE_FIELDS: Final = frozenset(("batch.eval_micro", "sequence.eval_length"))
-"""Fields without which the other phases can still be estimated."""
+"""Fields that only one phase needs; the other phases are estimated even if these are undetermined."""
 
 
 def _read_from(reader: Reader, architecture: Architecture, last_stage: bool) -> tuple[Setup, Job] | None:
@@ -170,7 +170,7 @@ def _build_setup(
     optimizer: Optimizer,
     accumulation: int,
 ) -> Setup:
-    """Return the setup for one sequence of one token.
+    """Return the setup of a job before its batch is added: the default `Batch`, one sequence of one token.
 
     `models`: the architecture of the whole model, and of the rank's part.
     """
@@ -290,7 +290,7 @@ def _read_checkpointing(reader: Reader) -> Checkpointing:
 
 
 def _compute_unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Trained, mode: Mode) -> float:
-    """Return the bytes per element of a gathered decoder layer; frozen quantised weights are gathered as stored."""
+    """Return the bytes per element of a gathered decoder layer; frozen quantized weights are gathered as stored."""
     if not mode.quantized or not trained.frozen:
         return formats.gathered
     return min(formats.gathered, (frozen.bytes - frozen.scales) / trained.frozen)
@@ -303,7 +303,7 @@ def _has_varying_lengths(reader: Reader) -> bool:
     return bool(reader.get("method.stage") != "pretrain")
 
 
-# Quantisation formats for which `Mode.as_given` and `Mode.clones` hold.
+# Quantization formats for which `Mode.as_given` and `Mode.clones` hold.
 _AS_GIVEN: Final = frozenset(("nf4", "fp4", "int8", "awq", "hqq", "eetq", "aqlm"))
 _CLONED: Final = frozenset(("nf4", "fp4"))
 
@@ -343,7 +343,7 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
 def _list_lora_kernels(reader: Reader) -> frozenset[str]:
     """Return the parts of a layer that run in fused LoRA kernels.
 
-    None with DoRA: there the kernels keep the same tensors as unfused code.
+    The result is empty with DoRA because its kernels keep the same tensors as unfused code.
     """
     if not reader.get("method.lora_kernels") or reader.get("method.lora_dora"):
         return frozenset()
@@ -352,7 +352,7 @@ def _list_lora_kernels(reader: Reader) -> frozenset[str]:
 
 
 def _has_frozen_decoder(reader: Reader) -> bool:
-    """Return whether the decoder is frozen and only the tower or projector trains; gradients still pass through it."""
+    """Return whether the decoder is frozen and only the tower or projector trains; gradients still flow through."""
     return reader.get("method.tuning") == "full" and bool(reader.get("model.frozen_language"))
 
 

@@ -1,7 +1,7 @@
 """Sizes that record their computation: numbers with units, and arithmetic on them.
 
 Estimates compute with plain numbers. `explanation.py` runs the same functions with a `Size` in place of each number of
-the setup, so that the text is the computation. A size is a sum of products: `8,030,261,248 trained elements x 4 B / 8
+the setup, so the text shows that computation. A size is a sum of products: `8,030,261,248 trained elements x 4 B / 8
 ranks + 16,777,216 elements of a bucket x 2 B`.
 """
 
@@ -38,7 +38,7 @@ class Size:
     __slots__ = ("terms", "value")
 
     def __init__(self, value: Any, terms: tuple[Term, ...]) -> None:
-        """Store a value and the terms whose sum it is."""
+        """Store a value and the terms that add up to it."""
         self.value: Any = value
         self.terms = terms
 
@@ -138,11 +138,11 @@ class Size:
         return Size(_get_value(other) * self.value, _multiply(other, self))
 
     def __truediv__(self, other: Any) -> Size:
-        """Divide the values; a sum as divisor counts as one number."""
+        """Divide the values; a divisor that is a sum is merged into one number."""
         return Size(self.value / _get_value(other), _multiply(self, _invert(other)))
 
     def __rtruediv__(self, other: Any) -> Size:
-        """Divide the values; a sum as divisor counts as one number."""
+        """Divide the values; a divisor that is a sum is merged into one number."""
         return Size(_get_value(other) / self.value, _multiply(other, _invert(self)))
 
     def __floordiv__(self, other: Any) -> Size:
@@ -293,7 +293,7 @@ def _is_number(term: Term) -> bool:
 
 
 def _split_per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
-    """Return the factors that count, the number that multiplies them, and whether that number is in bytes."""
+    """Return the factors that are counts, the number that multiplies them, and whether that number is in bytes."""
     each, factors = term.number, list(term.factors)
     for factor in term.factors:
         if factor[1] == BYTES:
@@ -323,7 +323,7 @@ def _format_factor(factor: Factor) -> str:
 
 
 def format_number(number: float) -> str:
-    """Format integers and numbers from a million on as integers, other numbers with up to seven significant digits."""
+    """Format integers and numbers above a million as integers, other numbers with up to seven significant digits."""
     if number == int(number) or abs(number) >= 1e6:
         return f"{round(number):,}"
     return f"{number:,.7g}"

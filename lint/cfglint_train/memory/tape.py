@@ -8,7 +8,7 @@ pass, according to `tools/autograd/derivatives.yaml` and the models' own code. T
 * the backward pass: gradients are allocated, saved tensors are freed, weight gradients stay. Its **moments** are pairs
   (bytes per token, fixed bytes); the largest for a given number of tokens is the peak.
 
-Weights are not counted here (they are states), except for copies of them: autocast's, PEFT's and unpacked weights.
+Weights are not counted here, because they are states; the copies that autocast, PEFT and unpacking make are counted.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Operation:
     inputs: tuple[int, ...]
     saved: tuple[int, ...]
     alias: bool
-    """True if the output's gradient also serves as that of every input, without new storage."""
+    """True if the output's gradient is also the gradient of every input, without new storage."""
     scratch: float
     """Temporary bytes per token of the operation's backward pass."""
     fixed_scratch: float
-    """Temporary bytes of its forward and backward pass that do not depend on the tokens (a dequantised weight)."""
+    """Temporary bytes of its forward and backward pass that do not depend on the tokens (a dequantized weight)."""
     weight_gradient: float
     """Bytes of the weight gradients that its backward pass computes and that stay."""
     weight_copy: float
     """Bytes of weight copies that its forward pass saves and its backward pass frees."""
     made: float
-    """Bytes of a weight that the forward pass creates only for this operation (PEFT's for fused experts). The weight is
-    kept like a saved tensor, and its gradient has the same size.
+    """Bytes of a weight that the forward pass creates only for this operation (PEFT's sum of a fused expert weight and
+    its adapter). The weight is kept like a saved tensor, and its gradient has the same size.
     """
     mark: str
     """Kind of operation for selective recomputation: matrix, attention, or empty."""
@@ -94,7 +94,9 @@ class Cost(Frozen):
     attention: SelectedOutputs
     """Outputs kept if selective recomputation keeps those of attention."""
     operations: SelectedOutputs
-    """Outputs kept if it keeps those of attention and of every second matrix product (torchtitan, OLMo-core)."""
+    """Outputs kept if selective recomputation keeps those of attention and of every second matrix product (torchtitan,
+    OLMo-core).
+    """
 
     @property
     def copies(self) -> float:
@@ -113,7 +115,7 @@ def compute_peak(moments: tuple[Moment, ...], tokens: int) -> float:
 
 
 class Tape:
-    """A recorded forward pass, which `compute_cost` replays forward and backward; tensors are small integers."""
+    """A recorded forward pass that `compute_cost` replays forward and backward. A tensor is its index in the lists."""
 
     __slots__ = ("born", "element", "last_use", "needs", "operations", "storage_of", "width")
 
@@ -127,7 +129,7 @@ class Tape:
         """View -> the tensor whose storage it shares; also external tensors, which have no storage here."""
         self.born: list[int] = []
         self.last_use: list[int] = []
-        """Index, per tensor, of the operation after which the forward pass frees it unless it is saved."""
+        """Index of the operation after which the forward pass frees each tensor, unless the tensor is saved."""
 
     def add_tensor(self, width: float, element: int, needs: bool = True) -> int:
         """Add a tensor of `width` elements per token, each of `element` bytes; `needs`: whether it needs a gradient."""
@@ -145,7 +147,7 @@ class Tape:
         return tensor
 
     def hold(self, *tensors: int) -> None:
-        """Record that a local variable of some function still holds these tensors when the latest operation runs."""
+        """Record that local variables of the model's code still hold these tensors when the latest operation runs."""
         latest, last_use, storage_of = len(self.operations) - 1, self.last_use, self.storage_of
         for item in tensors:
             if last_use[item] < latest:
@@ -340,7 +342,7 @@ class Tape:
 
 
 def _find_hull(moments: list[Moment]) -> tuple[Moment, ...]:
-    """Return the moments that no other moment dominates, both in bytes per token and in fixed bytes."""
+    """Return the moments that no other moment matches or exceeds in both bytes per token and fixed bytes."""
     kept: list[Moment] = []
     for per_token, fixed in sorted(moments, reverse=True):
         if not kept or fixed > kept[-1][1]:

@@ -20,7 +20,7 @@ from cfglint_train.plan.names import Field
 # PEFT's default targets, in the order in which cfglint tries them.
 _DEFAULT_TARGETS: Final = (("q_proj", "v_proj"), ("query_key_value",), ("qkv_proj",), ("c_attn",))
 
-# Paths of the decoder in a model with a tower: since transformers 4.52, and before.
+# Path prefixes of the decoder in a model with a tower, from transformers 4.52 on and in older releases.
 _ROOT: Final = "model.language_model."
 _OLD_ROOT: Final = "language_model.model."
 
@@ -84,9 +84,9 @@ def _find_by_path(
         return None
     if pattern is None:
         if architecture.experts is not None:
-            # Adapters on shared experts only are not counted, because routed experts have matrices of the same names.
-            # The estimates of four published rows with them are between 4 % too low and 1 % too high (axolotl's
-            # examples of Qwen3-Next and Llama 4).
+            # Adapters that are only on shared experts are not counted, because routed experts have matrices of the same
+            # names. The estimates of four published rows with such adapters are between 4 % too low and 1 % too high
+            # (axolotl's examples of Qwen3-Next and Llama 4).
             targets = tuple(name for name in targets if "." not in name or name.rpartition(".")[2] not in _EXPERTS)
         return _select_matrices(
             architecture, paths, lambda path: any(f".{path}".endswith(f".{target}") for target in targets)

@@ -38,7 +38,7 @@ class Trained(Frozen):
     rank: int = 0
     """Rank that determines the adapters' activations; for methods other than LoRA, an equivalent rank."""
     remote: int = 0
-    """Trained elements of routed experts on other ranks, as far as `trained` includes them."""
+    """Trained elements of routed experts on other ranks that `trained` includes."""
     share: float = 1.0
     """Trained share of the weights of the layers that the backward pass runs through."""
     active: float = 1.0
@@ -55,7 +55,7 @@ class Trained(Frozen):
 
 
 def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:
-    """Return the trained and the frozen elements of the rank's model, or None if nothing is known to be trained.
+    """Return the trained and the frozen elements of the rank's model, or None if the trained ones are unknown.
 
     If the result is None, the reader records the field that is missing. Under FSDP a rank holds a shard of every
     parameter, including the experts of other ranks.
@@ -137,7 +137,7 @@ def _read_lora(
 ) -> tuple[int, int, frozenset[str], tuple[int, int], int] | None:
     """Return the sizes of LoRA adapters, or None if they are unknown.
 
-    The sizes are the elements of the adapters, the elements of the modules that are trained in full beside them, the
+    The sizes are the elements of the adapters, the elements of the modules that are trained in full as well, the
     leaf names with an adapter, the ranks of the fused experts' adapters, and the adapter elements of routed experts.
     LoRA of rank r adds r * (inputs + outputs) elements to each matrix; DoRA adds one more per output.
     """
@@ -202,10 +202,10 @@ def restrict_to_one_layer(trained: Trained, architecture: Architecture) -> Train
 def compute_shares(
     reader: Reader, architecture: Architecture, tuning: str, trained: Trained, partitioned: bool
 ) -> tuple[float, float]:
-    """Return the trained share of the layers' weights, and the share of trained elements with gradients at once.
+    """Return the trained share of the layers' weights, and the share of trained elements that have gradients at once.
 
-    The layers are those that the backward pass runs through. `partitioned`: ZeRO shards the elements, so all of them
-    have gradients.
+    The first share covers only the layers that the backward pass runs through. `partitioned`: ZeRO shards the elements,
+    so all of them have gradients.
     """
     share = 1.0
     if tuning == "freeze":

@@ -22,7 +22,7 @@ TENSOR_WRAPPING: Final = "tensors"
 from the main stream's pool.
 """
 
-# To reduce gradients, DeepSpeed's stage 0 flattens them in pieces of this many elements (engine.py).
+# DeepSpeed's stage 0 flattens gradients in pieces of this many elements before it reduces them (engine.py).
 ZERO0_FLATTEN: Final = 500_000_000
 
 _ROOT: Final = "elements outside the layers"
@@ -31,12 +31,12 @@ _ROOT: Final = "elements outside the layers"
 def count_root_elements(setup: Setup) -> float:
     """Return the elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm.
 
-    The result is 0 if the wrapping splits them into units of their own.
+    The result is 0 if the wrapping makes separate units of these elements.
     """
     shape = setup.architecture
     if setup.sharding.wrapping in ("block_and_size", "size", TENSOR_WRAPPING):
         return 0.0
-    if shape.experts is not None:  # layers of a mixture differ in size
+    if shape.experts is not None:  # the layers of a mixture-of-experts model differ in size
         tower = shape.tower
         encoder = 0 if tower is None else tower.parameters + tower.projector_parameters
         return label_count(shape.embedding_parameters + shape.hidden + encoder, _ROOT, shape.hidden)
@@ -44,7 +44,7 @@ def count_root_elements(setup: Setup) -> float:
 
 
 def count_unit_elements(setup: Setup) -> float:
-    """Return the elements of one decoder layer (the largest kind), or of its largest tensor if that is the unit."""
+    """Return the elements of the largest decoder layer, or of its largest tensor if FSDP gathers single tensors."""
     shape = setup.architecture
     if setup.sharding.wrapping == TENSOR_WRAPPING:
         return count_layer_tensor(setup)
@@ -91,12 +91,12 @@ def count_zero_gathers(setup: Setup) -> tuple[float, float]:
 
 
 def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[float, Component | None]:
-    """Return the bytes to which the pools of other streams grow, and the component that they hold during an event.
+    """Return the bytes to which the pools of other streams grow, and the component whose buffers lie in these pools.
 
-    torch's allocator keeps one pool per stream, and a block of one pool serves no other. FSDP2 gathers into buffers of
-    its copy-in stream (the root with the first layer, later two layers) and reduces into those of its reduce-scatter
-    stream; the sharded gradients stay there. FSDP1 and ZeRO-3 gather weights on a separate stream. `gathered` is the
-    result of `compute_gathered`. The component is None if no other stream has a pool.
+    torch's allocator keeps one pool per stream and never uses a block of one pool for another stream. FSDP2 gathers
+    into buffers of its copy-in stream (the root with the first layer, later two layers) and reduces into buffers of its
+    reduce-scatter stream, where the sharded gradients stay. FSDP1 and ZeRO-3 gather weights on a separate stream.
+    `gathered` is the result of `compute_gathered`. The component is None if no other stream has a pool.
     """
     formats = setup.formats
     if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
@@ -163,7 +163,7 @@ def compute_leftovers(setup: Setup, whole: bool) -> float:
 
 
 def compute_read_ahead(setup: Setup) -> float:
-    """Return the bytes by which 16-bit weights exceed quantized ones, if all wait on the GPU to be quantized."""
+    """Return the bytes by which 16-bit weights exceed quantized weights, if all are on the GPU before quantization."""
     frozen = setup.frozen_weights
     return frozen.quantized * max(0.0, 2.0 - frozen.quantized_bytes)
 
@@ -235,6 +235,8 @@ def compute_lasting_bucket(setup: Setup) -> float:
 def compute_step_temporaries(setup: Setup) -> float:
     """Return the bytes that the optimizer step needs on top of states and gradients.
 
+    The result is 0 under offload, or if weights are updated during the backward pass.
+
     torch's foreach AdamW needs one temporary of the size of all updated weights, its single-tensor loop two of the size
     of the largest tensor, its fused kernel none; for other optimizers see `optimizers.RULES`. ZeRO also casts and
     flattens gradients.
@@ -251,11 +253,11 @@ def compute_step_temporaries(setup: Setup) -> float:
         return 0.0  # see `compute_update_in_backward`
     if ranks.strategy != "zero":
         size = min(local, setup.architecture.largest_tensor / ranks.optimizer_shards)
-        if optimizer.updates == "block":  # the block's gradients in fp32, beside those in 16 bits
+        if optimizer.updates == "block":  # the block's gradients in fp32, in addition to those in 16 bits
             return (4.0 + each) * local + largest * size
         return max(each * local + largest * size, besides)
     if ranks.zero_stage == 0:
-        return 4.0 * trained if formats.gradient < 4 else 0.0  # fp32 gradients for the master copy
+        return 4.0 * trained if formats.gradient < 4 else 0.0  # fp32 copies of the gradients, to update the master copy
     if has_whole_fp32_gradients(setup):
         return 0.0  # BF16_Optimizer updates from the fp32 gradients that it holds
     # A flat copy of the gradients, and its cast to the master's format, which stays for the update.
@@ -280,8 +282,9 @@ def count_sub_group_elements(setup: Setup) -> float:
 def compute_ring_buffers(setup: Setup) -> float:
     """Return the bytes that context parallelism needs while a layer runs backward.
 
-    Ring attention (ring_flash_attn) needs receive buffers for keys and values, their own and the received gradients in
-    fp32, and the query's gradient in fp32 and that of one block: 20 bytes per key element, 6 per query element.
+    Ring attention (ring_flash_attn) needs receive buffers for keys and values, fp32 buffers for the rank's own and the
+    received gradients of keys and values, and fp32 buffers for the query's gradient, in total and of one block: 20
+    bytes per key element, 6 per query element.
     """
     if setup.ranks.context == 1:
         return 0.0
@@ -307,7 +310,7 @@ def compute_gradient_casts(setup: Setup) -> tuple[float, float] | None:
     """Return the bytes of the fp32 gradients of a full ZeRO-3 sub-group and of the last sub-group, or None.
 
     ZeRO-3 casts the sub-groups one after another. The result is None if there is only one sub-group, or nothing to
-    cast. The allocation for the last sub-group is the last that can fail.
+    cast. An out-of-memory error can occur as late as the cast of the last sub-group.
     """
     local = count_partition_elements(setup)
     piece = setup.sharding.sub_group

@@ -15,7 +15,7 @@ from cfglint_train.models.architecture import Architecture, Linear
 
 @lru_cache(maxsize=16)  # called again in every estimate of a run
 def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return the trained elements except norms, and the number of layers from the lowest trained one up, or None.
+    """Return the trained elements except norms, and the number of layers from the lowest trained layer up, or None.
 
     The result is None if the parameter names are unknown, if a pattern is unsupported (`foundation/patterns.py`), or if
     no counted element is trained.

@@ -44,7 +44,7 @@ def read_choice(reader: Reader, ranks: Ranks, updated: float) -> OptimizerChoice
         return None
     implementation = get("optimizer.implementation")
     scratch = implementation if implementation in ("foreach", "single", "custom") else "fused"
-    # DeepSpeed and FSDP1 pass the optimizer flat pieces.
+    # DeepSpeed and FSDP1 pass flat tensors to the optimizer.
     flat = ranks.strategy in ("zero", "fsdp1")
     bits, embeddings = get("optimizer.state_bits"), get("optimizer.embedding_bits")
     choice = OptimizerChoice(
@@ -83,7 +83,7 @@ def _compute_average_state(
 ) -> tuple[float | None, float]:
     """Return the average bytes of optimizer state per trained element, and the temporary bytes of a projection.
 
-    The first is None for an optimizer without a formula.
+    The average is None for an optimizer without a formula.
     """
     uniform_bytes = optimizers.compute_uniform_state(choice)
     if uniform_bytes is not None or choice.rule is None:

@@ -1,8 +1,8 @@
 """Memory of a vision tower: its blocks use the same tape model as the decoder's layers, with patches as tokens.
 
 The tower runs before the decoder in the forward pass and after it in the backward pass, so its saved tensors live
-throughout the decoder's passes. The projector and the patch embedding are ignored: they are two matrices beside
-about thirty blocks.
+throughout the decoder's passes. The projector and the patch embedding are ignored, because their few matrices are
+small compared with about thirty blocks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class BlockMoment(Frozen):
     """Memory of the backward pass of one block, in bytes."""
 
     kept: float
-    """Bytes that the blocks before it hold."""
+    """Bytes that the blocks before it hold, plus the block's own input if blocks are checkpointed."""
     copies: float
-    """Autocast's weight copies that these blocks hold."""
+    """Bytes of autocast's weight copies that the blocks before it hold."""
     peak: float
     """Bytes that the block itself needs, including its weight gradients."""
     later_gradients: float
@@ -35,7 +35,7 @@ class EncoderMemory(Frozen):
     kept: float
     """Bytes that the blocks keep for their backward pass; 0 if they are frozen."""
     copies: float
-    """Autocast's weight copies that are kept with them."""
+    """Bytes of autocast's weight copies that the blocks keep for their backward pass."""
     forward: float
     """Peak of the forward pass."""
     moments: tuple[BlockMoment, ...]

@@ -22,7 +22,7 @@ class Linear(Frozen):
     """Input width; for an embedding, its rows; for experts, the first dimension of each matrix as stored."""
     outputs: int
     count: int  # type: ignore[assignment]
-    """Modules (for experts: parameters) of this shape in the whole model."""
+    """Number of modules (for experts: parameters) of this shape in the whole model."""
     part: ModelPart = "decoder"
     experts: int = 0
     """Experts in one 3-D parameter, which quantizers skip because it is not an `nn.Linear`; 0 for a module."""
@@ -37,7 +37,7 @@ class Experts(Frozen):
     """The mixture-of-experts part of a decoder."""
 
     count: int  # type: ignore[assignment]
-    """Routed experts of one layer."""
+    """Number of routed experts in one layer."""
     per_token: int
     intermediate: int
     """Width of one routed expert."""
@@ -63,7 +63,7 @@ class Latent(Frozen):
 
 
 class Heads(Frozen):
-    """The heads of one layer. `width` is the elements of one head."""
+    """The heads of one layer. `width` is the number of elements in one head."""
 
     query: int
     key: int
@@ -74,20 +74,20 @@ class Heads(Frozen):
 
 
 class Attention(Frozen):
-    """Attention features that only some models have, besides `heads`, `kv_heads` and `head_dim`."""
+    """Attention features that only some models have, in addition to `heads`, `kv_heads` and `head_dim`."""
 
     layers: int = 0
     """Number of layers with different heads; in Gemma 4, the layers that attend to the whole sequence."""
     heads: int = 0
-    """Query heads of these layers; the next three fields also describe them."""
+    """Number of query heads in these layers; the next three fields describe the same layers."""
     kv_heads: int = 0
     head_dim: int = 0
     values_are_keys: bool = False
     """True if these layers have no matrix for values."""
     starts: bool = False
-    """True if the first layer is one of them."""
+    """True if the first layer is one of these layers."""
     ends: bool = False
-    """True if the last layer is one of them."""
+    """True if the last layer is one of these layers."""
     reusing_layers: int = 0
     """Number of final layers that attend to the keys and values of earlier layers."""
     index_heads: int = 0
@@ -149,7 +149,7 @@ class Architecture(Frozen):
     tied: bool
     parameters: int
     tensors: int
-    """Parameter tensors of the whole model."""
+    """Number of parameter tensors in the whole model."""
     largest_tensor: int
     """Elements of the largest parameter tensor."""
     layer_parameters: int
@@ -165,9 +165,9 @@ class Architecture(Frozen):
     window: int | None = None
     """Sliding attention window in tokens, if some layers have one."""
     full_attention_layers: int | None = None
-    """Layers with attention over the whole sequence; None if all have it."""
+    """Number of layers with attention over the whole sequence; None if all layers have it."""
     recurrent_layers: int = 0
-    """Layers whose mixer is recurrent or convolutional (Mamba, gated delta, short convolution)."""
+    """Number of layers whose mixer is recurrent or convolutional (Mamba, gated delta, short convolution)."""
     recurrent: Recurrent | None = None
     """Mixer of the recurrent layers; None if there are none or there is no formula for it."""
     gated: bool = True
@@ -185,7 +185,7 @@ class Architecture(Frozen):
     expert_parameters: int = 0
     """Elements of all routed experts."""
     active_parameters: int | None = None
-    """Parameters used for one token; None if all are."""
+    """Number of parameters used for one token; None if all parameters are used."""
     counted: Literal["built", "formula"] = "formula"
     """Source of the counts: `built` if counted on the model class (meta device), `formula` if in closed form."""
     variant: str = ""
@@ -212,7 +212,9 @@ class Architecture(Frozen):
         return self.whole_type or self.model_type
 
     def list_linear_modules(self, *names: str, parts: tuple[ModelPart, ...] = ("decoder",)) -> tuple[Linear, ...]:
-        """Return the ordinary modules in `parts` of the model, restricted to those named in `names` if there are any.
+        """Return the modules in `parts` of the model, restricted to those named in `names` if there are any.
+
+        Fused expert parameters are excluded, because they are not modules.
 
         PEFT's `all-linear` selects every linear layer except the head: parts decoder, tower and projector.
         """

@@ -13,8 +13,8 @@ _HEADS: Final = ("num_attention_heads", "num_key_value_heads", "head_dim")
 def read_attention(config: Mapping[str, Any]) -> Attention | None:
     """Return the attention features of a decoder's configuration, in which every default must be written out.
 
-    The result is None if no layer differs from `num_attention_heads`, `num_key_value_heads` and `head_dim`, and no
-    layer shares or selects keys.
+    The result is None if `num_attention_heads`, `num_key_value_heads` and `head_dim` hold for every layer, and no layer
+    shares or selects keys.
     """
     attention_features = Attention(
         reusing_layers=_get_count(config, "num_kv_shared_layers"),

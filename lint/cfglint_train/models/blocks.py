@@ -17,7 +17,7 @@ class LayerClasses(Frozen):
 
     decoder: tuple[str, ...]
     encoders: tuple[str, ...]
-    """Layer classes of encoders beside the decoder, such as a vision tower."""
+    """Layer classes of the encoders, such as a vision tower."""
 
 
 def get_layer_classes(model_type: str) -> LayerClasses | None:
@@ -26,7 +26,7 @@ def get_layer_classes(model_type: str) -> LayerClasses | None:
 
 
 def is_layer(name: str) -> bool:
-    """Return whether a class name is that of a layer of a known family."""
+    """Return whether a class is a layer class of a known family."""
     return any(name in family.decoder or name in family.encoders for family in _load_families().values())
 
 

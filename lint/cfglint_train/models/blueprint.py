@@ -14,7 +14,7 @@ from cfglint_train.models.architecture import Linear, ModelPart
 
 
 class Weight(Frozen):
-    """A matrix with its bias, or (`experts` > 0) a 3-D parameter of that many matrices."""
+    """A matrix, with its bias if it has one, or a 3-D parameter of `experts` matrices if `experts` is not 0."""
 
     name: str
     inputs: int

@@ -52,12 +52,12 @@ SHARED_COUNT: Final = ("n_shared_experts", "num_shared_experts", "moe_num_shared
 DENSE_FIRST: Final = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
 SPARSE_EVERY: Final = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "expert_layer_period")
 
-# Meaning of the entries of `layer_types`.
+# Entries of `layer_types`, by the kind of layer that they stand for.
 RECURRENT: Final = frozenset({"linear_attention", "mamba", "mamba2", "conv", "recurrent", "kda", "gdn"})
 WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention", "local_attention", "local"})
 FULL: Final = frozenset({"full_attention", "attention", "global", "global_attention"})
 
-# Every n-th layer attends to the whole sequence, for families whose configuration does not list these layers.
+# Period of the layers with full attention, for families whose configuration does not list these layers.
 FULL_ATTENTION_PERIODS: Final = {
     "gemma2": 2,
     "gpt_oss": 2,
@@ -81,7 +81,7 @@ TOWER_LAYERS: Final = ("num_hidden_layers", "depth", "encoder_layers", "layers")
 TOWER_HIDDEN: Final = ("hidden_size", "embed_dim", "d_model", "width")
 
 MAX_DIMENSION: Final = 10**9
-"""Upper limit of every dimension; a file with a larger value is rejected."""
+"""Upper limit of every dimension; a larger value counts as missing."""
 MAX_LAYERS: Final = 10**4
 
 
@@ -100,7 +100,7 @@ class Dimensions(Frozen):
     tied: bool
     experts: Experts | None
     sparse_layers: int
-    """Layers that are a mixture of experts."""
+    """Number of layers that are a mixture of experts."""
     latent: Latent | None
     window: int | None
     full_attention_layers: int | None
@@ -180,7 +180,7 @@ def read_dimensions(config: HfConfig, defaults: HfConfig | None = None) -> Dimen
 
 
 def _parse_count(value: Any) -> int | None:
-    """Return the whole number, or the largest of a list (one value per layer), or None if the value is invalid."""
+    """Return `value` as an integer, the largest integer of a list (one per layer), or None if it is invalid."""
     if isinstance(value, (list, tuple)):
         numbers = [_parse_count(item) for item in value]
         return max((number for number in numbers if number is not None), default=None)
@@ -218,7 +218,7 @@ def _compute_intermediate(settings: HfConfig, hidden: int) -> int:
     width = _parse_count(settings.get("block_ff_dim")) or _parse_count(get_first(settings, INTERMEDIATE))
     if width is None:
         return 4 * hidden
-    if settings.get("model_type") == "qwen":  # it counts both halves of the gated MLP
+    if settings.get("model_type") == "qwen":  # its width counts both halves of the gated MLP
         return width // 2
     if settings.get("model_type") == "lfm2" and settings.get("block_auto_adjust_ff_dim", True):
         multiplier = settings.get("block_ffn_dim_multiplier", 1.0)
@@ -292,7 +292,7 @@ def _read_experts(settings: HfConfig, layers: int) -> tuple[Experts | None, int]
         _parse_count(get_first(settings, SPARSE_EVERY)) or 1,
     )
     sparse = [_is_mixture(settings, index, dense, period) for index in range(layers)]
-    if True not in sparse:  # some families state experts although no layer uses them
+    if True not in sparse:  # some families state a number of experts although no layer uses experts
         return None, 0
     if period == 1 and not settings.get("layers_block_type"):
         dense = sparse.index(True)

@@ -2,7 +2,7 @@
 
 Every row was read from the family's class in transformers 5.23. `tests/models/` verifies it: random configurations are
 built on the meta device and compared tensor by tensor. Families marked `remote` have no class in transformers; their
-rows follow the repository's own modelling file and are verified against the published parameter count.
+rows follow the repository's own modeling file and are verified against the published parameter count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Family(Frozen):
     head_bias: Switch = False
     embedding: str = "embed_tokens"
     positions: int | None = None
-    """Rows of the learned position embedding beyond the context; None without learned positions."""
+    """Rows of the learned position embedding beyond the context; None if positions are not learned."""
     embedding_norm: bool = False
     extras: tuple[int, ...] = ()
     """Lengths of further 1-D parameters of a layer."""

@@ -25,9 +25,9 @@ CLASSIFIER: Final = "ForSequenceClassification"
 def parse_config(config: HfConfig, name: str = "") -> Architecture | None:
     """Return the architecture that a `config.json` describes, or None if it cannot be determined.
 
-    Counts come from the family's closed form (`families.py`). Families without one (hybrids, models with towers) take
-    them from the catalogue's entry with the same dimensions apart from the vocabulary. The result is None if neither
-    exists or a dimension is missing: cfglint never guesses an unknown model.
+    Counts come from the family's closed form (`families.py`). For families without one (hybrids, models with
+    towers), counts come from the catalogue's entry with the same dimensions apart from the vocabulary. The result is
+    None if neither exists or a dimension is missing, because cfglint never guesses the size of a model.
     """
     family = str(get_decoder_config(config).get("model_type") or config.get("model_type") or "")
     dimensions = read_dimensions(config, FAMILIES[family].defaults if family in FAMILIES else None)

@@ -38,9 +38,9 @@ def find_local_model(
 
     The sources, in this order, are a local folder, the catalogue and the Hugging Face cache. A relative path is tried
     against `folder` (the configuration's folder) and then the working directory; a folder's own configuration takes
-    precedence over its name. Local folders are read only if they lie inside `allowed_folders` after links are resolved;
-    None allows all. `overrides` are keys of the model's own configuration that the run changes (`model.overrides` of
-    the plan).
+    precedence over its name. Local folders are read only if they lie inside `allowed_folders` after symlinks are
+    resolved; None allows all. `overrides` are keys of the model's own configuration that the run changes
+    (`model.overrides` of the plan).
 
     Raise `UnreadableModelError` for a folder with a broken `config.json`.
     """
@@ -86,7 +86,7 @@ def read_folder(
 def resolve_config(
     config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None
 ) -> Architecture | None:
-    """Return the architecture that a parsed `config.json` describes, or None if cfglint cannot count it."""
+    """Return the architecture that a parsed `config.json` describes, or None if cfglint cannot count its parameters."""
     from cfglint_train.models.hf_config import parse_config
     from cfglint_train.models.overrides import merge_overrides
 
@@ -105,9 +105,9 @@ def read_adapter_base(folder: str, allowed_folders: tuple[str, ...] | None = Non
 
 
 def load_config(path: str) -> dict[str, Any]:
-    """Return the parsed `config.json` of a model that cfglint can count; `path` is the file or its folder.
+    """Return the parsed `config.json` at `path`, which is the file or its folder.
 
-    Raise `UnreadableModelError` if the file is missing or broken, or if cfglint cannot count the model.
+    Raise `UnreadableModelError` if the file is missing or broken, or if cfglint cannot count the model's parameters.
     """
     file = os.path.join(path, CONFIG) if os.path.isdir(path) else path
     config = _load_json(file)

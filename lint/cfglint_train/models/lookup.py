@@ -45,8 +45,8 @@ def find_entry(name: str) -> Architecture | None:
 def match_name(name: str) -> Match | None:
     """Return the entry for a name with the kind of match, or None if the catalogue has none.
 
-    The name of a quantized copy sets `quantization`. Models with one entry may differ in their context (Qwen3-4B has
-    40,960 tokens, Qwen3-4B-Instruct-2507 262,144), so `context` is kept only if the name is the entry's own.
+    The name of a quantized copy sets `quantization`. Models that share an entry may differ in context length (Qwen3-4B
+    has 40,960 tokens, Qwen3-4B-Instruct-2507 262,144), so `context` is kept only if the name is the entry's own.
     """
     index = _load_data("index.json")
     parsed = parse_name(name)
@@ -70,9 +70,9 @@ def match_name(name: str) -> Match | None:
 
 
 def find_by_shape(dimensions: Dimensions) -> Architecture | None:
-    """Return the entry with these dimensions of decoder and tower, or None if there is none.
+    """Return the entry whose decoder and tower have these dimensions, or None if there is none.
 
-    It serves models without a closed form. The vocabulary may differ; the counts are then adjusted to it.
+    Models without a closed form need it. The vocabulary may differ; the counts are then adjusted to its size.
     """
     location = _load_data("shapes.json").get(build_shape_key(dimensions))
     if location is None:
@@ -107,7 +107,7 @@ def build_shape_key(dimensions: Dimensions) -> str:
 
 
 def suggest_ids(name: str, count: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return the ids whose keys are most similar to the name, best first, for "did you mean"."""
+    """Return the ids whose keys are most similar to the name, best first, for a "did you mean" hint."""
     import difflib  # imported here because it is needed for an unknown name only
 
     index = _load_data("index.json")
@@ -134,7 +134,7 @@ def load_entry(file: str, model: str) -> Architecture:
 def _load_fields(file: str, model: str) -> dict[str, Any]:
     """Return the fields of one model in a family file.
 
-    Each model starts a line of the file, so the other models need not be parsed.
+    Each model starts on its own line of the file, so the other models need not be parsed.
     """
     text, key = _read_text(f"{file}.json"), f"\n{json.dumps(model)}: "
     fields: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index(key) + len(key))[0]

@@ -43,7 +43,7 @@ def is_available() -> bool:
 
 
 def is_hub_id(name: str) -> bool:
-    """Return whether a name may be a Hub repository (`organisation/name`) rather than a path."""
+    """Return whether a name may be a Hub repository (`organization/name`) rather than a path."""
     return (
         _ID.fullmatch(name) is not None
         and len(name) <= _MAX_ID_LENGTH
@@ -64,7 +64,7 @@ def fetch_architecture(
     overrides: Mapping[str, Any] | None = None,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a Hub repository, or None if cfglint cannot count it.
+    """Return the architecture of a Hub repository, or None if cfglint cannot count its parameters.
 
     A LoRA repository yields its base model, which is read from a local folder only inside `allowed_folders`. Raise
     `FetchError` if the fetch fails, and `UnreadableModelError` if the fetched file is not a model configuration.
@@ -117,7 +117,7 @@ def _download(name: str, revision: str) -> str:
             continue
         except FetchError:
             raise
-        except Exception as error:  # huggingface_hub's own errors, those of its HTTP library, and of the file system
+        except Exception as error:  # errors of huggingface_hub, of its HTTP library or of the file system
             raise FetchError(f"{name}: {_explain_error(error, revision)}") from None
     raise FetchError(f"{name}: it has no {CONFIG}, so it is not a transformers model")
 
@@ -125,7 +125,7 @@ def _download(name: str, revision: str) -> str:
 def _explain_error(error: Exception, revision: str) -> str:
     """Return the reason for a failed fetch, with the remedy if there is one.
 
-    Errors are recognised by class name, because huggingface_hub moves the classes between releases.
+    Errors are recognized by class name, because huggingface_hub moves the classes between releases.
     """
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:

@@ -1,7 +1,8 @@
 """Overrides of a model's own configuration, applied to its architecture (axolotl's `overrides_of_model_config`).
 
 An override that may change a shape makes a catalogue entry unknown, because the changed model's counts could only be
-guessed. A key in `FIELD_BY_KEY` is harmless if it repeats the entry's value; a key in `SHAPE_KEYS` never is.
+guessed. A key in `FIELD_BY_KEY` is harmless if it repeats the entry's value; a key in `SHAPE_KEYS` always makes the
+entry unknown.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class VisionBlocks(Frozen):
     patches: float
     """Patches that the tower processes per image token of the sequence."""
     tokens: int | None
-    """Tokens of one image, or None if images differ in their number."""
+    """Tokens of one image, or None if the number differs between images."""
     patch: int
     """Side of a patch in pixels."""
 

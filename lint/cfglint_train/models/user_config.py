@@ -14,8 +14,8 @@ from cfglint_train.models.local import UnreadableModelError, load_config
 def load_user_config(path: str | os.PathLike[str] | None, online: bool) -> tuple[Mapping[str, Any] | None, bool]:
     """Return the parsed `config.json` at `path` (None without a path), and whether the Hub may be queried.
 
-    Raise `UsageError` if the file is missing or broken, if cfglint cannot count the model, or if `online` needs a
-    package that is not installed.
+    Raise `UsageError` if the file is missing or broken, if cfglint cannot count the model's parameters, or if `online`
+    needs a package that is not installed.
     """
     if online and not hub.is_available():
         raise UsageError(hub.REMEDY)

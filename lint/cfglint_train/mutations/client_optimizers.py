@@ -31,7 +31,7 @@ def has_client_optimizer(index: RepositoryIndex) -> bool:
 def has_client_scheduler(index: RepositoryIndex) -> bool:
     """Return whether a program of the repository may pass a learning rate scheduler to DeepSpeed.
 
-    The same exceptions apply as in `has_client_optimizer`.
+    The rules of `has_client_optimizer` apply.
     """
     return _is_passed(index, "lr_scheduler")
 

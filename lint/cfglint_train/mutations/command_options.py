@@ -1,4 +1,4 @@
-"""Command options: find options that the started program overwrites, declares, probes for or refuses."""
+"""Command options: find options that the program overwrites, declares or rejects, or that the script probes for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommandOptions(Mutations):
         self._scripts = scripts
 
     def is_assigned(self, name: str) -> bool:
-        """Return whether the program overwrites an argument after parsing."""
+        """Return whether the program overwrites the argument after parsing."""
         return is_argument_assigned(name, self._find_programs(), self._scripts)
 
     def is_custom(self, route: Route) -> bool:
@@ -39,13 +39,13 @@ class CommandOptions(Mutations):
         )
 
     def is_refused(self, route: Route) -> bool:
-        """Return whether the program is in the repository and has its own parser, which does not declare an option."""
+        """Return whether the program is in the repository and has its own parser, which does not declare `route`."""
         programs = self._find_programs()
         has_parser = any(_PARSER_CALL in self._scripts.sources.read(program) for program in programs)
         return has_parser and not self._is_declared(_get_argument_name(route))
 
     def _is_declared(self, name: str) -> bool:
-        """Return whether the program is in the repository, and it or its imports declare an option.
+        """Return whether the program is in the repository and it or one of its imports declares the option.
 
         Declarations in a copy of the framework do not count, because cfglint reads them as the vocabulary.
         """

@@ -1,6 +1,7 @@
 """Declared settings: fields of classes and options of parsers in the Python files of a repository.
 
-A program of the repository that reads a config with HfArgumentParser, Hydra, OmegaConf or argparse accepts them. Files
+A program of the repository that reads a config with HfArgumentParser, Hydra, OmegaConf or argparse accepts these
+settings. Files
 are read as text and never run; copies of frameworks are excluded.
 """
 
@@ -23,7 +24,7 @@ class Declarations:
         self._names: dict[str, frozenset[str]] = {}
 
     def is_declared(self, name: str, allowed: Container[str] | None = None) -> bool:
-        """Return whether a file declares a setting; if `allowed` is set, only its files count.
+        """Return whether a file declares the setting `name`; if `allowed` is set, only the files in it count.
 
         The search stops, with False, if the candidate files exceed `MAX_PROGRAM_BYTES` in total. The limit applies to
         each name separately, so the order of lookups does not matter.

@@ -1,8 +1,8 @@
 """Fillers: programs and scripts of a repository that change a file's settings before the framework reads them.
 
 A Python file counts if it names the config, finds it by a pattern or receives it from a command; cfglint records the
-constant keys that it stores, removes and reads. A shell script counts if it edits the file with yq or sed. Both are
-read as text and never run.
+constant keys that the program stores, removes and reads. A shell script counts if it edits the file with yq or sed.
+Both are read as text and never run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GLOBS: Final = ("glob", "iglob", "rglob")
 """Functions that find files by a pattern."""
 MAX_PROGRAM_BYTES: Final = 256 * 2**10
-"""Total size limit in bytes of the programs that one search parses; a MiB takes one to three seconds."""
+"""Total size limit in bytes of the programs that one search parses; parsing 1 MiB takes one to three seconds."""
 
 
 class SettingChanges(Frozen):
@@ -39,7 +39,7 @@ class SettingChanges(Frozen):
     keys: frozenset[str] = frozenset()
     """Keys whose lines are replaced or removed wherever they occur in the file."""
     placeholders: frozenset[str] = frozenset()
-    """Texts that are replaced wherever they occur in the file."""
+    """Strings that are replaced wherever they occur in the file."""
     open_mappings: frozenset[Route] = frozenset()
     """Routes of mappings that are updated with undetermined keys, so that any of their values may be replaced."""
 
@@ -128,7 +128,7 @@ class PythonSources:
 
 
 def _is_path_of(patterns: list[str], path: str, index: RepositoryIndex, script: str = "") -> bool:
-    """Return whether any of `patterns`, paths or globs of a script, can denote the file at `path`.
+    """Return whether any of a script's `patterns` (paths or globs) can denote the file at `path`.
 
     A pattern's components, except dots and components with variables, must match the last components of the path. A
     bare name counts only if no other file has that name or the script is in the file's folder. A bare glob counts only

@@ -16,7 +16,7 @@ from cfglint_train.repository.index import RepositoryIndex
 
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 4 * 2**20
-"""Total size limit in bytes of the files followed from one program, whose parser is usually among the first."""
+"""Total size limit in bytes of the files followed from one program; its parser is usually in one of the first."""
 
 _FROM: Final = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)

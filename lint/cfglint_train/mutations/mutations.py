@@ -11,7 +11,7 @@ from cfglint_train.frameworks.lens import Config
 
 
 class Mutations:
-    """Queries about the programs that receive a config or name its file; this base class knows no programs."""
+    """Queries about the programs that receive a config or name its file; this base class knows of no programs."""
 
     def is_changed(self, route: Route) -> bool:
         """Return whether a program stores or removes a setting, so that the value in the file may not apply."""
@@ -26,7 +26,7 @@ class Mutations:
         return False
 
     def is_refused(self, route: Route) -> bool:
-        """Return whether the program has its own parser, and that parser does not declare an option."""
+        """Return whether the program has its own parser, which does not declare `route`."""
         return False
 
     def has_client_object(self, section: str) -> bool:

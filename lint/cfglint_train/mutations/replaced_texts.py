@@ -13,8 +13,8 @@ _EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
 _PLACEHOLDER: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
 """Pattern for text that looks like a placeholder.
 
-cfglint does not check in which file a script replaces a text, so ordinary text must not match: `sed s/true/false/` does
-not concern every `true` in the repository, nor `sed s/8/16/` every 8.
+cfglint does not check which file a script edits, so ordinary text must not match: `sed s/true/false/` does not affect
+every `true` in the repository, nor does `sed s/8/16/` affect every 8.
 """
 _CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
 """Pattern for a conversion of Python's `%` that inserts a mapping's value."""
@@ -30,7 +30,7 @@ class ReplacedPlaceholders:
         self._results: dict[str, bool] = {}
 
     def is_replaced(self, text: str) -> bool:
-        """Return whether a text is a placeholder that a script of the repository replaces."""
+        """Return whether `text` is a placeholder that a script of the repository replaces."""
         conversion = _CONVERSION.fullmatch(text)
         placeholder, name = (conversion[1], conversion[2]) if conversion else (text, text)
         if not _PLACEHOLDER.fullmatch(placeholder) or not placeholder.isprintable():

@@ -19,7 +19,7 @@ from cfglint_train.repository.sources import Sources
 
 
 def merge_section_files(main: Config, sources: Sources, repositories: Repositories) -> Config:
-    """Return the config with the settings of its section files, or unchanged if it names no readable file."""
+    """Return the config with the settings of its section files, or unchanged if it does not name a readable file."""
     overrides: dict[Route, Override] = {}
     for name in load(main.framework).traits.section_files:
         stated_path = main.get(name)

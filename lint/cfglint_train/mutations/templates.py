@@ -22,7 +22,7 @@ _MAX_PLACEHOLDER: Final = 100
 
 
 class Template(Mutations):
-    """A mapping in a file that the repository's scripts may change; cfglint searches for them on demand.
+    """A mapping in a file that the repository's scripts may change; cfglint searches for the changes on demand.
 
     Results are cached, because each run that names a companion checks it again.
     """
@@ -80,7 +80,7 @@ class Template(Mutations):
         return is_argument_assigned(name, self.programs, self._scripts)
 
     def is_custom(self, route: Route) -> bool:
-        """Return whether a script or program stores or declares a setting, or a program that gets the file reads it."""
+        """Return whether a script or program stores, declares or (if it receives the file) reads the setting."""
         full_route = (*self._config.root, *route)
         if _is_touched(self.script_changes, full_route) or (not route and full_route in self.script_changes.read):
             return True

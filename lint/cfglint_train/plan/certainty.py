@@ -12,7 +12,7 @@ CERTAINTIES: Final[tuple[Certainty, ...]] = ("stated", "followed", "assumed", "u
 
 
 class Ground(Frozen):
-    """A fact that a finding is based on."""
+    """A fact that a finding rests on."""
 
     fact: str
     """A plan field (`batch.micro`), a fact about the hardware (`gpu`) or a package."""
@@ -25,11 +25,11 @@ class Ground(Frozen):
 
 
 LOWERED: Final = "lowered"
-"""The fact of a ground that lowers a finding by one level: evidence that a key may have been added."""
+"""Fact of the grounds that lower a finding's severity by one level: evidence that a key may have been added."""
 
 
 def assume_no_extra_options(place: str) -> Ground:
-    """Return the assumption that `place`, which may add options to the launch, adds none that matters."""
+    """Return the assumption that `place`, which may add options to the launch, adds none that affects the finding."""
     return Ground("launch:options", place, "assumed", f"{place} adds no option that changes this")
 
 

@@ -1,4 +1,4 @@
-"""Named values of plan fields, each set defined once; `plan.fields` uses them as types and lists them."""
+"""Named values of plan fields: `plan.fields` uses each set as a type, and `plan.enumerations` lists its values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ Liger's preference losses, by pair (DPO, ORPO), by answer (KTO), of a policy (GR
 `log_softmax`: log-probabilities of all logits at once; `rows`: one sequence at a time; `rows_in_place`: divided by the
 temperature in place; `row_kernel`: by a kernel. `odds*`: plus the cross-entropy of chosen answers. `tiles`:
 log-probabilities without logits. `checkpointed`: recomputed chunks of 256 tokens with an fp32 copy of the output
-matrix; `checkpointed_half`: without it. `compiled_shifted`: torch.compile covers only the loss of shifted logits.
+matrix; `checkpointed_half`: without that copy. `compiled_shifted`: torch.compile covers only the loss of shifted
+logits.
 """
 
 Strategy = Literal["none", "ddp", "zero", "fsdp1", "fsdp2", "device_map"]
@@ -65,7 +66,7 @@ Wrapping = Literal["block", "block_and_size", "group", "size", "root"]
 """Choice of FSDP units; `block_and_size`: blocks, embedding and head; `root`: the whole model as one unit."""
 
 Projection = Literal["std", "reverse_std", "left", "right", "full"]
-"""Side that GaLore projects: `std` the shorter, `full` both."""
+"""Side that GaLore projects; `std`: the shorter side, `full`: both sides."""
 
 Implementation = Literal[
     "fused", "foreach", "single", "bitsandbytes", "torchao", "deepspeed", "cpu", "custom",

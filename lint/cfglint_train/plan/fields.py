@@ -97,7 +97,7 @@ class Role(Frozen):
     """One model of a job with several models (actor, critic, reference, reward)."""
 
     name: str
-    """actor, critic, reference, reward, ema."""
+    """actor, critic, reference, reward or ema."""
     model: str | None
     trained: bool
     nodes: int | None = None
@@ -105,9 +105,9 @@ class Role(Frozen):
     pool: str | None = None
     """Name of a GPU pool, which roles of the same pool share."""
     offload: bool | None = None
-    """True if the weights stay on the host between uses; the reference model has `method.reference_offload`."""
+    """True if the weights stay on the host between uses; for the reference model, see `method.reference_offload`."""
     unstated: str = ""
-    """The setting that names the role's model, if it is not set; else empty."""
+    """The setting that should name the role's model, if it is not set; else empty."""
 
 
 class Model(Frozen):
@@ -174,13 +174,13 @@ class Optimizer(Frozen):
     """adamw, adam, sgd, lion, adafactor, muon, galore_adamw, apollo_adamw, adam_mini, came, lomo, adopt, ..."""
     implementation: Implementation | None = None
     state_bits: int | None = None
-    """Bits per state element: 32, 16, 8, 4."""
+    """Bits per state element: 32, 16, 8 or 4."""
     embedding_bits: int | None = None
     """Bits per state element of embeddings, if they differ from `state_bits`."""
     rank: int | None = None
     """Rank of the projected gradients (GaLore, APOLLO)."""
     targets: tuple[str, ...] | None = None
-    """Name parts of projected matrices, or `["all-linear"]`."""
+    """Substrings of the names of projected matrices, or `["all-linear"]`."""
     projection: Projection | None = None
     paged: bool | None = None
     stated_name: str | None = None
@@ -240,7 +240,7 @@ class SequenceLength(Frozen):
     block_mask: bool | None = None
     """True if packed sequences have a length x length mask."""
     image_tokens: int | None = None
-    """Image tokens per sequence, part of its length."""
+    """Image tokens per sequence, which its length includes."""
 
 
 class Activations(Frozen):
@@ -277,7 +277,7 @@ class Activations(Frozen):
     fused_evaluation: bool | None = None
     """True if Liger's fused loss avoids logits in evaluations too (default: yes)."""
     scored_tokens: int | None = None
-    """Tokens per sequence with logits, if not all."""
+    """Tokens per sequence whose logits are computed, if not all."""
 
 
 class Parallel(Frozen):
@@ -341,7 +341,7 @@ class Checkpoint(Frozen):
 
     strategy: SaveStrategy | None = None
     interval: int | None = None
-    """Optimizer steps between checkpoints (OpenRLHF PPO: rollout iterations)."""
+    """Optimizer steps (in OpenRLHF PPO, rollout iterations) between checkpoints."""
     per_epoch: int | None = None
     """Checkpoints per epoch."""
     interval_ephemeral: int | None = None
@@ -362,7 +362,7 @@ class Checkpoint(Frozen):
     final: bool | None = None
     """True if the model is saved at the end, regardless of `strategy`."""
     checkpointer: str | None = None
-    """OLMo: torch_legacy, torch_new, local, olmo_core."""
+    """OLMo: torch_legacy, torch_new, local or olmo_core."""
     load_checkpointer: str | None = None
     asynchronous: bool | None = None
     path: str | None = None
@@ -420,7 +420,7 @@ class Data(Frozen):
     workers: int | None = None
     """Loader processes per rank."""
     prefetch: int | None = None
-    """Batches per worker."""
+    """Batches that each worker loads ahead."""
     pin_memory: bool | None = None
     preprocessing_workers: int | None = None
     streaming: bool | None = None
@@ -520,7 +520,10 @@ class Plan(Frozen):
 
     @property
     def data_parallel(self) -> int | None:
-        """Data-parallel ranks, or None: the world size divided by tensor, pipeline and context parallelism."""
+        """Number of data-parallel ranks, or None if the world size is unknown.
+
+        It is the world size divided by the degrees of tensor, pipeline and context parallelism.
+        """
         others = (self.parallel.tensor or 1) * (self.parallel.pipeline or 1) * (self.parallel.context or 1)
         return None if self.world_size is None else max(1, self.world_size // others)
 

@@ -26,7 +26,7 @@ class ResolvedPlan:
         self.values[field] = FieldValue(value, origin)
 
     def infer(self, field: Field, value: Any, note: str, assumption: str = "") -> None:
-        """Set a field that follows from others, unless it is stated or has a known default.
+        """Set a field that follows from other fields, unless it is stated or has a known default.
 
         A stated value that cannot be determined stays unknown, and a `value` of None changes nothing. `assumption`
         names an unstated fact that the inference uses.
@@ -135,7 +135,7 @@ def merge_plans(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Fi
     return result, differing
 
 
-# Fields that only repeat the spelling of a setting; they change whenever the setting does.
+# Fields that hold a setting as the file spells it; they change whenever the setting changes.
 SPELLINGS: Final = frozenset(("optimizer.stated_name",))
 
 

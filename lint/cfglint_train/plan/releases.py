@@ -41,13 +41,13 @@ class PossibleReleases(Frozen):
     """The release whose defaults apply: the newest candidate that accepts the keys."""
     is_stated: bool
     reasons: tuple[str, ...] = ()
-    """Why the candidates were narrowed; each reason names its place."""
+    """Reasons for narrowing the candidates, each with its place."""
     is_too_old: bool = False
     """True if the stated release (also in a comment or a setting of the file) is older than the oldest known one."""
     is_outdated: bool = False
     """True if every known release rejects the file because it uses a key that only older releases accepted."""
     can_be_older: bool = False
-    """True if it may also be older than the oldest known release."""
+    """True if the release in use may also be older than the oldest known release."""
     best: BestRelease | None = None
     """The release that accepts the most keys, if no candidate accepts them all."""
 
@@ -156,7 +156,8 @@ class Releases:
     def replace_release(self, package: str, version: str) -> Releases:
         """Return these releases with a different release of one package.
 
-        The framework that contains the package shares its release record and changes with it.
+        The entry of the framework that the package contains shares the release record and changes too. Candidates and
+        exclusions are dropped.
         """
         previous, replacement = (
             self.by_package[package],

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CandidateReleases(Frozen):
-    """The remaining releases, oldest first, and the evidence that excluded the others."""
+    """The remaining releases, oldest first, and the evidence that excluded the other releases."""
 
     releases: tuple[str, ...]
     reasons: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class CandidateReleases(Frozen):
     """Releases that the file's comments name, each with its place."""
 
     def narrow(self, test: Callable[[str], bool], reason: str) -> CandidateReleases:
-        """Return the releases that pass `test`, with `reason` added, or all of them unchanged if none or all pass."""
+        """Return the releases that pass `test`, with `reason` added, or the same record if none or all pass."""
         remaining = tuple([release for release in self.releases if test(release)])
         is_narrower = remaining and len(remaining) < len(self.releases)
         return self._replace(releases=remaining, reasons=(*self.reasons, reason)) if is_narrower else self
@@ -52,7 +52,7 @@ def find_candidate_releases(
     """Return the candidate releases of a framework, or none if requirements allow no known release.
 
     If a comment or another package rules out a release, only releases that also accept the keys in use remain.
-    Otherwise, the keys do not matter here.
+    Otherwise, the keys are ignored here.
     """
     package, keys = framework.manifest.package, framework.keys
     known_releases = (framework.default_release,) if keys is None else keys.vocabulary.releases
@@ -141,7 +141,7 @@ class KeySupport(Frozen):
     """Releases filtered by the keys in use."""
 
     releases: tuple[str, ...]
-    """Releases that accept every key that any of them accepts, or all releases if there are none."""
+    """Releases that accept every key that any release accepts, or all releases if none does."""
     best: BestRelease | None
     """Newest release that accepts the most keys, if none accepts all of them."""
 
@@ -247,7 +247,7 @@ def build_companion_releases(
 def _list_releases(package: str, host: str, host_releases: tuple[str, ...], chosen: str) -> tuple[str, ...]:
     """Return the final releases of a package, oldest first, from its vocabulary and the host's requirements.
 
-    A vocabulary does not list releases without a change, but the host's requirements may name them.
+    A vocabulary omits releases that change nothing in it, but the host's requirements may name them.
     """
     name = find_vocabulary(package)
     names = set[str]()

@@ -68,7 +68,7 @@ def _is_candidate(folder: str, name: str) -> bool:
 
 
 def _has_revision(path: str) -> bool:
-    """Return whether a README may name a git repository or revision; most do not, and are not parsed."""
+    """Return whether a README may name a git repository or revision; other READMEs are not parsed."""
     try:
         text = regular_files.read(path)
     except (OSError, ValueError):

@@ -70,7 +70,7 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
 
 
 def describe_source(config: Config) -> str | None:
-    """Return a text with the release that a pin or a setting selects for a config, and its source.
+    """Return a sentence with the release that a pin or a setting selects for a config, and its source.
 
     The result is None if the file itself or a flag states the release, or if it is only inferred or assumed.
     """
@@ -90,7 +90,7 @@ def resolve_companion_releases(
     root: Route,
     statements: ReleaseStatements,
 ) -> Releases:
-    """Resolve the releases for a companion: those of the main config, plus that of the companion's own framework."""
+    """Resolve a companion's releases: those of the main config, plus the release of the companion's own framework."""
     name = framework.name
     releases = owner.add_defaults({})
     if name not in releases.by_package:
@@ -149,7 +149,7 @@ def _resolve_framework(
     hint = None if keys is None else keys.infer_release(document, root, newest)
     if hint is not None and keys is not None:
         support = candidates.filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root))
-        # Perhaps only a development version accepts all keys.
+        # A development version may be the only release that accepts all keys.
         fitting = hint.find_newest(candidate_releases.releases) or (
             None if reasons else hint.find_newest(keys.vocabulary.releases)
         )
@@ -168,13 +168,13 @@ def _resolve_framework(
 
 
 def _format_refused(hint: ReleaseHint) -> str:
-    """Return the first key that the newest release rejects, which is the reason not to choose that release."""
+    """Return the reason not to choose the newest release: the keys that it rejects, or a removed program."""
     suffix = f" and {len(hint.refused_keys) - 1} more" if len(hint.refused_keys) > 1 else ""
     return f"{hint.refused_keys[0]}{suffix}" if hint.refused_keys else "its program was removed"
 
 
 def _add_installed(framework: Framework, releases: Releases) -> None:
-    """Add the packages that the framework's release installs, and those with an allowed range."""
+    """Add the packages that the framework's release installs, and the packages with an allowed range."""
     title = f"{framework.title} {releases.by_package[framework.name].version}"
     release = releases.by_package[framework.name].version
     installed = framework.list_installed(release)

@@ -1,4 +1,4 @@
-"""Release statements about a document: those of the user, and those of the repository's requirement files."""
+"""Release statements about a document, made by the user or by the repository's requirement files."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class ReleaseStatements:
     def get_allowed_range(self, package: str) -> AllowedReleases | None:
         """Return the range of releases that requirement files allow, or None.
 
-        The result is None if the user states the release, or if the files name no range, an exact release or
-        contradictory ones.
+        The result is None if the user states the release, or if the files name no range, pin an exact release
+        or contradict each other.
         """
         resolved = self.pins.get(package)
         if resolved is None or package in self.facts or not resolved.is_consistent:

@@ -44,7 +44,7 @@ def answer_lint(result: Result) -> str | None:
 
 
 def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
-    """Return the settings of the first safe fix that makes the run fit, or () if it fits already or none does."""
+    """Return the settings of the first safe fix that makes the run fit, or () if it already fits or no fix does."""
     worst = _find_worst(run)
     if worst is None or not places.is_lacking_room(worst):
         return ()
@@ -94,9 +94,9 @@ def format_answer(
 ) -> str:
     """Return the answer, such as `fits: 16.1 of 23.5 GiB`.
 
-    If the run does not fit, propose `solution` or `fix_settings`, else name `hardware_need`, the hardware on which it
-    fits.
-    `sizes`: if it fits, also state the largest micro batch and sequence length.
+    If the run does not fit, the answer proposes `solution` or `fix_settings`, or else names the hardware on which it
+    fits (`hardware_need`). `sizes`: if the run fits, the answer also states the largest micro batch and sequence
+    length.
     """
     reason, worst = _explain_no_estimate(run), _find_worst(run)
     if reason or worst is None:

@@ -21,7 +21,7 @@ class RelatedPlace(Frozen):
 
 
 def list_details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
-    """Yield a label and a text for each note, the help and the fix, with credentials masked.
+    """Yield a label and a message for each note, the help and the fix, with credentials masked.
 
     The label of a fix with edits names its applicability; advice has no label.
     """

@@ -20,7 +20,7 @@ class Diff(Frozen):
 
 
 def build_diff(fixed: FixOutcome) -> Diff:
-    """Return the diffs of all files, safe to print; `patch` accepts them unless lines are altered."""
+    """Return the diffs of all files, safe to print; `patch` accepts the diffs unless lines are altered."""
     from difflib import unified_diff
 
     redact = build_redaction(fixed.result.secrets)
@@ -40,7 +40,7 @@ def build_diff(fixed: FixOutcome) -> Diff:
 
 
 def _split_lines(source: bytes) -> list[str]:
-    r"""Split a text into lines that keep their `\n`, which the last line may lack."""
+    r"""Split a file's source into lines that keep their `\n`, which the last line may lack."""
     *whole, last = source.decode("utf-8", "replace").split("\n")
     return [f"{line}\n" for line in whole] + [last] * bool(last)
 

@@ -2,8 +2,8 @@
 
 GitHub's runner executes a line whose first non-blank characters are `::command`, and one that contains `##[command]`
 anywhere (actions/runner `ActionCommand.cs`). Azure's agent executes `##vso[command]` or `##[command]` anywhere (agent
-`Command.cs`), TeamCity `##teamcity[`. GitLab's sections need an escape character. So text from a file is never printed
-unescaped.
+`Command.cs`), TeamCity executes `##teamcity[`. GitLab's section markers contain an escape character. Text from a file
+is therefore never printed unescaped.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _COMMAND: Final = {code: shown for code, shown in _ESCAPES.items() if code not i
 
 
 def escape_text(text: str) -> str:
-    """Return a text as one line, with control characters and CI commands (`##[`) escaped."""
-    if text.isascii() and text.isprintable():  # fast path for nearly every text
+    """Return `text` as one line, with control characters and CI commands (`##[`) escaped."""
+    if text.isascii() and text.isprintable():  # fast path for nearly every string
         return _escape_commands(text)
     return _escape_commands(_escape_undecodable(text.translate(_ESCAPES)))
 
@@ -45,7 +45,7 @@ def escape_diff_line(text: str) -> str:
 
 
 def escape_line_start(text: str) -> str:
-    """Escape a text that starts a line, so that it cannot act as a workflow command."""
+    """Escape text at the start of a line, so that it cannot act as a workflow command."""
     escaped = escape_text(text)
     return "./" + escaped if escaped.lstrip().startswith("::") else escaped
 
@@ -62,12 +62,12 @@ def escape_command_property(text: str) -> str:
 
 
 def escape_data(text: str) -> str:
-    """Return a text for machine-readable output: unchanged, except that bytes that are not UTF-8 are escaped."""
+    """Return `text` for machine-readable output: unchanged, except that bytes that are not UTF-8 are escaped."""
     return _escape_undecodable(text)
 
 
 def _escape_undecodable(text: str) -> str:
-    r"""Escape lone surrogates, the bytes of file names that are not UTF-8, as `\xff`."""
+    r"""Escape lone surrogates, which stand for bytes of file names that are not UTF-8, as `\xff`."""
     if text.isascii():
         return text
     escaped = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)

@@ -36,7 +36,7 @@ _MAX_BAR: Final = 24
 _MIN_BAR: Final = 8
 """Minimum width of a bar in columns (`_MAX_BAR` is the maximum); bars are omitted if there is less room."""
 _ROW_WIDTH: Final = 33
-"""Columns that a phase's name, its size and the blanks take in a line."""
+"""Columns that a phase's name, its size and the spaces take up in a line."""
 _UNLIMITED_WIDTH: Final = 1 << 16
 """Width for output without a line limit, such as a file."""
 _NOTHING: Final = format_gib(0)

@@ -37,7 +37,7 @@ class Fact(Frozen):
     note: str
     """Location or source of the value."""
     remedy: str
-    """Way to make the fact certain; empty if it is stated or cannot be."""
+    """Way to make the fact certain; empty if the fact is stated or no setting can state it."""
 
 
 def list_facts(finding: Finding) -> list[Fact]:

@@ -1,4 +1,4 @@
-"""Fingerprints, by which other programs recognize a finding after other lines of its file have changed."""
+"""Fingerprints, by which other programs recognize a finding even if other lines of its file have changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def compute_fingerprints(result: Result, root: str | None) -> Iterator[tuple[Fin
     """Yield every finding with its fingerprint and the number of equal fingerprints before it.
 
     A fingerprint is a hash of the rule, the path from the checkout's `root` and the text of the line, with credentials
-    masked. It excludes the line number, and the message, whose numbers change with the model and the cluster.
+    masked. It excludes the line number and the message, because numbers in a message change with the model and the
+    cluster.
     """
     redact = build_redaction(result.secrets)
     seen: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Fixes as reports show them: their edits, unless these contain a credential, and the changed lines."""
+"""Fixes as reports show them: edits, unless an edit contains a credential, and the lines that change."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from cfglint_train.runs.run import Run
 
 Reporter = Callable[[Result, Style], Iterator[str]]
 
-# Module and function of each format. `settings.FORMATS` lists them for code that must not import anything.
+# Module and function of each format. `settings.FORMATS` lists the formats for code that must not import anything.
 _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
     "text": ("text", "full"),
     "concise": ("text", "concise"),
@@ -29,7 +29,7 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-# Module and function that summarize a run for a format. Summaries let the lint be shared among processes.
+# Module and function that summarize a run for a format. With summaries, several processes can share a lint.
 _DIGESTS: Final[Mapping[str, tuple[str, str]]] = {"html": ("html", "summarised"), "markdown": ("markdown", "run_row")}
 
 

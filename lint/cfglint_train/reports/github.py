@@ -1,8 +1,8 @@
 """Annotations as GitHub workflow commands, then every finding as a plain line in the log.
 
-The runner keeps the first ten errors, warnings and notices of a step (`ExecutionContext.cs`). So cfglint emits the most
-severe findings first, at most nine of each kind, and one notice with the number of the rest. GitHub respects columns
-only if the annotation covers a single line.
+The runner keeps the first ten errors, the first ten warnings and the first ten notices of a step
+(`ExecutionContext.cs`). So cfglint emits the most severe findings first, at most nine of each kind, and one notice with
+the number of findings omitted. GitHub respects columns only if the annotation covers a single line.
 """
 
 from __future__ import annotations

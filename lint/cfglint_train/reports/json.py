@@ -59,7 +59,7 @@ def render_array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
 
 
 def render_list(head: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """Yield `head`, the records with one per line, and `end`."""
+    """Yield `head`, the records, one per line, and `end`."""
     pending = head
     separator = ""
     for record in records:
@@ -139,7 +139,7 @@ def list_refused(fixed: FixOutcome) -> Iterator[Refused]:
 
 
 def list_failures(result: Result) -> Iterator[Failure]:
-    """Yield the problems that kept cfglint from checking files or rules."""
+    """Yield the problems that kept cfglint from checking files or applying rules."""
     redact = build_redaction(result.secrets)
     for trouble in result.troubles:
         line, column = (None, None) if trouble.position is None else trouble.position

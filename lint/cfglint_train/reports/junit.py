@@ -63,6 +63,6 @@ _ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&
 
 
 def _escape_attribute(value: str) -> str:
-    """Escape a text for an attribute or element; characters that XML 1.0 forbids become visible escapes."""
+    """Escape a string for an attribute or element; characters that XML 1.0 forbids become visible escapes."""
     escaped = re.sub("[\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", escape_text(value))
     return escaped.translate(_ENTITIES)

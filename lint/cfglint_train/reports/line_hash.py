@@ -1,8 +1,8 @@
 """The hash by which GitHub code scanning recognizes a line: `primaryLocationLineHash`.
 
-GitHub's action computes it on upload and compares it with ours; uploads through the API must contain it. Source:
-github/codeql-action `src/fingerprints.ts`: a polynomial over the 100 UTF-16 units from the start of the line, in 64
-bits, with a count of equal hashes.
+GitHub's upload action computes this hash and compares it with cfglint's; uploads through the API must contain it.
+Source: github/codeql-action `src/fingerprints.ts`: a polynomial over the 100 UTF-16 units from the start of the line,
+in 64 bits, with a count of equal hashes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def compute_line_hashes(text: str, line_numbers: Collection[int]) -> Mapping[int
 
 
 def _convert_to_utf16(text: str) -> str:
-    """Return a text's UTF-16 code units as characters."""
+    """Return the UTF-16 code units of `text` as characters."""
     return "".join(map(chr, memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")))
 
 

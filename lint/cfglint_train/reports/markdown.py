@@ -1,7 +1,7 @@
 """Report in GitHub-flavored Markdown for a job summary or a comment: runs with budgets, findings, fixes.
 
 GitHub accepts 1 MiB of summary per step and rejects anything larger (runner `FileCommandManager.cs`), so the report
-stops early and says what it omits. Texts from files never become links, mentions, images or HTML.
+stops early and says what it omits. Text from files never becomes a link, mention, image or HTML.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ _ENTITIES: Final = {ord(mark): f"&#{ord(mark)};" for mark in "\\`*_{}[]<>&#|!~$@
 
 
 def _escape_cell(value: str) -> str:
-    """Return a text on one line, with the syntax of Markdown and HTML escaped."""
+    """Return `value` on one line, with Markdown and HTML syntax escaped."""
     return escape_text(value).translate(_ENTITIES).replace("www.", "www&#46;")
 
 

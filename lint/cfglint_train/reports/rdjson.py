@@ -98,7 +98,7 @@ def _build_suggestions(
 def _format_message(finding: Finding, redact: Redact) -> str:
     """Return the message with related places, notes and help.
 
-    They are part of the message because not every release of reviewdog has fields for them.
+    These are part of the message because not every release of reviewdog has fields for them.
     """
     lines = (redact(finding.message), *format_related_places(finding, redact), *format_details(finding, redact))
     return escape_data("\n".join(lines))

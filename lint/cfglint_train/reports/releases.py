@@ -30,7 +30,7 @@ def format_releases(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _is_other_package(name: str, package: str) -> bool:
-    """Return whether a name is another package, and not a framework's name that merely repeats its package."""
+    """Return whether a name is another package, rather than a framework's name that repeats its package's entry."""
     return name != package and (name not in list_frameworks() or list_frameworks()[name].package == name)
 
 

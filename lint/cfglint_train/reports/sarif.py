@@ -4,8 +4,8 @@ Columns count UTF-16 code units. Paths are relative to the checkout, as GitHub e
 have findings, with their documentation.
 
 With a baseline, every reported result is `new`. Accepted (`unchanged`) and gone (`absent`) results are omitted: code
-scanning reads neither `baselineState` nor `suppressions`, so it would open an alert for each. It closes an alert whose
-result is missing.
+scanning reads neither `baselineState` nor `suppressions`, so it would open an alert for each of them. It closes
+an alert if the result is missing.
 """
 
 from __future__ import annotations

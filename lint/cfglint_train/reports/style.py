@@ -31,11 +31,11 @@ class Style(Frozen):
         return None if self.pages is None else self.pages.replace("{code}", code).replace("{name}", name)
 
     def paint(self, text: str, style: str) -> str:
-        """Return a text in an SGR style, such as `31;1`, if the terminal has colors."""
+        """Return `text` in an SGR style, such as `31;1`, or unchanged if the terminal has no colors."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.color else text
 
     def link(self, text: str, address: str | None) -> str:
-        """Return a text as a link to `address` if the terminal supports links."""
+        """Return `text` as a link to `address`, or unchanged without an address or terminal support."""
         if not self.links or address is None:
             return text
         from cfglint_train.reports.escape import escape_text

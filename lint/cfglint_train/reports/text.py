@@ -150,7 +150,7 @@ def _list_marked_places(finding: Finding) -> list[_MarkedPlace]:
 
 
 _CONTROL: Final = r"\x1b(?:\[[0-9;]*m|\]8;;[^\x1b]*\x1b\\)"
-"""Pattern for the escape sequences of `Style`, which take no columns."""
+"""Pattern for the escape sequences of `Style`, which occupy no columns."""
 
 
 def wrap_text(head: str, text: str, style: Style, indent: int) -> Iterator[str]:
@@ -207,7 +207,7 @@ def _render_frame(
 
 
 def _measure_width(text: str) -> int:
-    """Return the number of terminal columns that a text takes."""
+    """Return the number of terminal columns that `text` occupies."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

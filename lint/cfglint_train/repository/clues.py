@@ -1,4 +1,4 @@
-"""Clues: byte strings that mark files with facts about runs; each of these files contains at least one.
+"""Clues: byte strings that mark files with facts about runs; each of these files contains at least one of them.
 
 cfglint searches files for these bytes before it decodes or parses them.
 """

@@ -1,6 +1,6 @@
 """Documents of files: each file is read once, and the reason is recorded if it is not a configuration.
 
-A file without a hint of any framework is parsed only to explain why a file named by the user is skipped.
+A file without a framework's keys is parsed only if the user named it, to explain why it is skipped.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from cfglint_train.repository.sources import Sources
 Cause = Literal["file", "syntax", "limit", "absent", "run"]
 """Reason why a file is not read.
 
-In this order: it cannot be opened or decoded, it cannot be parsed, it is too large, it is missing, or a run that it
-starts cannot be read.
+In the order of the values: the file cannot be opened or decoded, cannot be parsed, exceeds a limit, is missing, or
+starts a run that cannot be read.
 """
 
 START: Final = Position(1, 1)
@@ -35,7 +35,7 @@ _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60
 
 
 _MAX_NAMED: Final = 5
-"""Up to this many named files, the user is assumed to have typed the names."""
+"""Maximum number of named files for which cfglint assumes that the user typed the names."""
 
 
 class UnreadFile(Frozen):
@@ -66,7 +66,7 @@ class Documents:
 
     `find_copy` returns the copy of a framework that contains a file, or "". In a copy, files of other training tools
     and unreadable runs are not reported. `is_replaced` returns whether a script in the file's repository replaces a
-    mark.
+    template mark (`@NAME@`) in the file.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class Documents:
             return None
 
     def read_json(self, path: str) -> Document | None:
-        """Read a file, as JSON if it is named like YAML.
+        """Read a file whose reader requires JSON; parse it as JSON even if it is named like YAML.
 
-        Return None if that fails or, for other names, if the file is not a configuration.
+        Return None if it is not valid JSON or, unless it is named like YAML, if it is not a configuration.
         """
         if not path.endswith((".yaml", ".yml")):
             return self.read_document(path)
@@ -151,7 +151,7 @@ class Documents:
         self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
 
     def note_run(self, document: Document, span: Span | None, why: str) -> None:
-        """Record a run that cannot be read, with its evidence."""
+        """Record a run that cannot be read for the reason `why`, or skip the document in a copy of a framework."""
         path = document.path
         copy = self._find_copy(path)
         if copy:
@@ -245,7 +245,7 @@ class Documents:
         return any(self._is_replaced(path, mark) for mark in _MARK.findall(line.decode("utf-8", "replace")))
 
     def _describe_started(self, path: str, source: bytes) -> str:
-        """Describe the run that a user-named script starts, or return "" if cfglint does not know its program."""
+        """Describe the run that a user-named script starts, or return "" if the program is unknown."""
         from cfglint_train.documents.shell.document import ShellDocument
         from cfglint_train.repository.started import describe_started
 

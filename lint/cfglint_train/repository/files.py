@@ -125,7 +125,7 @@ def detect_syntax(path: str, source: bytes) -> str | None:
 
 
 def decode_utf_16(source: bytes) -> bytes | None:
-    """Convert UTF-16 or UTF-32 to UTF-8; either is recognised by its byte-order mark or the zeros in ASCII text.
+    """Convert UTF-16 or UTF-32 to UTF-8; recognize either by its byte-order mark or the zeros in ASCII text.
 
     Return None for other encodings.
     """
@@ -174,8 +174,8 @@ def is_makefile(path: str) -> bool:
 def parse_commented(path: str, source: bytes, load: Callable[[str], bytes | None] | None = None) -> Document | None:
     """Parse a file to read its comments, or return None if files of its kind have none that a user writes.
 
-    A Makefile or a README is parsed here as its own text; elsewhere cfglint reads it as a script. Raise `DocumentError`
-    if the text is invalid.
+    The comments of a Makefile or README are those of the file itself, not those of the commands in it. Raise
+    `DocumentError` if the text is invalid.
     """
     from cfglint_train.documents.lines import LinesDocument, MarkdownDocument
 

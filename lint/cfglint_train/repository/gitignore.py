@@ -1,4 +1,4 @@
-"""Files that git ignores, by `.gitignore` files and `.git/info/exclude`; a tracked file is never ignored."""
+"""Files that git ignores according to `.gitignore` and `.git/info/exclude`; a tracked file is never ignored."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _find_verdict(spec: Iterable[tuple[bool, Matcher]], path: str) -> bool | Non
 
 
 def _compile_patterns(lines: list[str]) -> Iterator[tuple[bool, Matcher]]:
-    """Yield, for each pattern, whether it ignores and its matcher, last pattern first."""
+    """Yield a flag and a matcher for each pattern, last pattern first; the flag is false for `!pattern`."""
     for pattern in reversed(_parse_patterns(lines)):
         matcher = None if pattern.include is None else _build_matcher(pattern.regex)
         if matcher is not None:

@@ -44,7 +44,7 @@ MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
 _SCRIPT: Final = "script"
-"""Key of the question if a file without an extension is a shell script."""
+"""Key of the question whether a file without an extension is a script, by its `#!`."""
 
 Outcome = TypeVar("Outcome")
 
@@ -151,7 +151,7 @@ class RepositoryIndex:
         return self._filter_paths(self._search({"": clues})[""])
 
     def has_reference(self, path: str, other: str) -> bool:
-        """Return whether a file contains the folder and name of another file, or its name if it is at the root."""
+        """Return whether a file contains `folder/name` of another file, or only the name for a file at the root."""
         relative_path = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
         return os.fsencode("/".join(relative_path.split("/")[-2:])) in self._texts.read_small(path)
 
@@ -194,7 +194,10 @@ class RepositoryIndex:
         return self._settings.is_skipped(path)
 
     def _is_ignored(self, path: str) -> bool:
-        """Return whether git ignores a new file or folder. If git ignores its parent, the user named that folder."""
+        """Return whether git ignores a new file or folder.
+
+        Nothing counts as ignored in an ignored parent without tracked files: it is listed only if the user named it.
+        """
         if self._ignored is None:
             from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
 

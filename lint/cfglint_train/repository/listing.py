@@ -34,7 +34,7 @@ class Listing(Frozen):
     folders: tuple[str, ...]
     """Folders that contain no tracked file; after a walk, all folders."""
     limit: int = 0
-    """Maximum number of files that was reached, or 0 if all files are listed."""
+    """Limit on the number of files if it was reached, or 0 if all files are listed."""
 
 
 def list_files(

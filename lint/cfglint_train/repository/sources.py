@@ -65,7 +65,7 @@ class Sources:
         return list(self._names.values())
 
     def _walk(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
-        """Return the files below a folder that the settings do not exclude, and by default git does not ignore."""
+        """Return the files below a folder that are neither excluded by the settings nor, by default, ignored by git."""
         from cfglint_train.repository.gitignore import build_git_filter
 
         return files.walk(folder, settings_for, build_git_filter(folder, self.roots, self._ignored))

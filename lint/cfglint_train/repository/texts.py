@@ -10,7 +10,7 @@ from cfglint_train.foundation.typed import Final
 MAX_SMALL: Final = 256 * 2**10
 """Maximum size of a cached file in bytes."""
 MAX_KEPT: Final = 8 * 2**20
-"""Size of all cached files in bytes at which no more are cached."""
+"""Total size of the cached files in bytes; once it is reached, no further files are cached."""
 
 
 class Texts:

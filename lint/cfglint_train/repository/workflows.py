@@ -1,4 +1,4 @@
-"""CI workflows, whose commands only test."""
+"""CI workflows: recognize their files by path, because their commands only run tests."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults
 from cfglint_train.runs.run import GPU, Run, compute_min_gpus
 
 MAX_NODES: Final = 64
-"""Upper bound of the nodes of a job, which few jobs exceed; shards are then small on each GPU."""
+"""Upper bound of the number of nodes, which few jobs exceed; with so many nodes, the shard on each GPU is small."""
 
 MAX_GPUS_PER_NODE: Final = 16
 """Number of GPUs in the largest nodes on sale (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
@@ -33,7 +33,7 @@ COMPANION_PREFIX: Final = "companion:"
 """Prefix of the fact that a framework's file affects the run; the framework's name follows."""
 
 FORK: Final = "fork"
-"""Fact that the framework behaves like upstream, which a fork leaves open: its defaults, and what its code infers."""
+"""Name of the fact that a fork has the same defaults and infers the same values as upstream."""
 
 
 def list_assumptions(run: Run) -> tuple[Assumption, ...]:
@@ -87,7 +87,7 @@ _BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
     "sequence.length": (SHORT_SAMPLE,),
     "batch.micro": (1,),
 }
-"""Bounds of numbers that are not stated, or only as a default in a script (`${GPUS:-8}`)."""
+"""Bounds of numbers that no file states, or that a script states only as a default (`${GPUS:-8}`)."""
 
 
 def _describe_example_ranks(run: Run, field: Field, value: FieldValue) -> str:
@@ -260,7 +260,7 @@ MILDEST_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "disk": ("sequence.length", "batch.micro", "parallel.strategy"),
 }
-"""Facts by resource for which another bound may need less of the resource."""
+"""Facts by resource; at another bound of these facts, the run may need less of the resource."""
 
 _MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] = {
     ("gpu", GPU): find_roomiest,
@@ -269,14 +269,14 @@ _MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] 
     ("host", "launch.nodes"): max,
     ("host", "launch.gpus_per_node"): min,
 }
-"""Functions that choose the bound that needs least of a resource. Other facts use their first alternative.
+"""Functions that choose the bound at which a run needs least of a resource, by resource and fact.
 
-Shards are small on many GPUs, and a host with few GPUs serves few ranks.
+Other facts use their first alternative. Shards are small on many GPUs, and a host with few GPUs serves few ranks.
 """
 
 
 def find_mildest_facts(assumptions: Iterable[Assumption], resources: Iterable[str]) -> dict[str, Any]:
-    """Return the facts that need less of the resources at another bound, each with the bound that needs least."""
+    """Return the facts that may lower the need for the resources, each with the bound at which the run needs least."""
     facts = {}
     for assumption in assumptions:
         for resource in resources:

@@ -69,7 +69,7 @@ class NotEstimated(Frozen):
 
 
 def explain_not_estimated(run: Run) -> NotEstimated | None:
-    """Return the reason why no training step was estimated, or None if it was or the config is not a run.
+    """Return the reason why no training step was estimated, or None if there is an estimate or no job.
 
     Reasons that no setting can remove come first.
     """
@@ -174,7 +174,7 @@ def _explain_model(run: Run) -> NotEstimated:
 
 
 def _is_hub_model(model: str, folder: str) -> bool:
-    """Return whether a name has the form of a Hub id, and its first part is no folder here."""
+    """Return whether a name has the form of a Hub id, and its first part is not a folder here."""
     from cfglint_train.models.online import is_hub_id
 
     first = model.partition("/")[0]

@@ -52,11 +52,11 @@ class _Recorder:
     __slots__ = ("_group", "_record", "_seen")
 
     def __init__(self, record: Any, seen: dict[Field, None], group: str = "") -> None:
-        """Wrap a plan, or with `group` the record of that group of fields."""
+        """Wrap a plan, or one group of its fields if `group` is its name."""
         self._record, self._seen, self._group = record, seen, group
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the record, and record the read if the attribute is a plan field."""
+        """Return an attribute of the wrapped plan or group, and record the read if the attribute is a plan field."""
         kind = type(self._record)
         if name not in kind._fields:  # derived from fields
             member = None if name.startswith("_") else getattr(kind, name, None)

@@ -78,7 +78,7 @@ class CorrectedKey(Frozen):
 
     @property
     def description(self) -> str:
-        """Note for reports that the key counts as its correction."""
+        """Note for reports which says that the misspelled key counts as its correction."""
         return f"counts `{format_route(self.written)}` as `{format_route(self.corrected)}`"
 
 
@@ -151,7 +151,10 @@ class Run:
         self._results: dict[Callable[[Run], Any], Any] = {}
         self._scenarios: dict[Any, Run] = {}
         self.is_scenario = False
-        """True if a fact has another possible value. Only the severity of findings counts then, not their fixes."""
+        """True for a copy with another possible value of a fact.
+
+        Only the severity of its findings counts; their fixes are not used.
+        """
         self.corrected: Run | None = None
         """Cached run with misspelled keys corrected, for rules that judge an estimate; None until a rule needs it."""
         self.model_problem: str | None = None
@@ -235,7 +238,7 @@ class Run:
     def find_refusals(self, texts: Mapping[str, bytes]) -> frozenset[str]:
         """Return the reasons against writing `texts` to their files, or an empty set.
 
-        Such texts would stop the job, change nothing, or be changed back by a rule.
+        A reason is that the job would stop, that the texts change nothing, or that a rule would change them back.
         """
         return frozenset() if self.inputs.find_refusals is None else self.inputs.find_refusals(self, texts)
 
@@ -352,7 +355,7 @@ def _find_alternative_defaults(run: Run) -> tuple[AlternativeDefaults, ...]:
 
 
 def find_lens(config: Config, field: Field) -> Lens | None:
-    """Return the last lens of a config's framework that reads a field, because it wins, or None."""
+    """Return the last lens of a config's framework that reads a field, which takes precedence, or None."""
     lenses = frameworks.load(config.framework).lenses
     return next((lens for lens in reversed(lenses) if field in lens.fields), None)
 
@@ -402,7 +405,7 @@ _GPUS: Final[Field] = "launch.gpus_per_node"
 
 
 def _has_fewer_processes(inputs: RunInputs, plan: ResolvedPlan, offered: FieldValue) -> bool:
-    """Return whether the launcher's file or option requests fewer processes than the script makes GPUs visible.
+    """Return whether the launcher's file or option requests fewer processes than there are visible GPUs.
 
     An example is a launch that leaves the last GPU to a vLLM engine. Source: accelerate 1.15.0 commands/launch.py
     (_validate_launch_command): the option determines the number, else the file, else the number of visible GPUs.

@@ -1,4 +1,4 @@
-"""Workspace: recognise the configs among the files and combine them into runs.
+"""Workspace: recognize the configs among the files and combine them into runs.
 
 If a config refers to a companion file, that file is read even if the command line does not name it.
 """
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 class Workspace:
     """The files of one invocation of cfglint. `texts` replaces files on disk (fixes before they are written).
 
-    `idle`: include configs that do not train (a server, a converter) if they have the same keys. `upstream`: check
-    against upstream's releases even if the repository uses a fork.
+    With `idle`, the workspace includes configs that do not train (those of a server or a converter) if they have the
+    same keys. With `upstream`, it checks against upstream's releases even if the repository uses a fork.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Workspace:
         return self._configs[path]
 
     def _is_reported_at_program(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
-        """Return whether a run with this role that cannot be read is reported at the program."""
+        """Return whether a run that cannot be read is reported at its program, which has this role, not at a launch."""
         if role not in ("program", "handed"):
             return role == "unread"
         from cfglint_train.launches.unread import is_reported_at_program
@@ -264,7 +264,7 @@ class Workspace:
         return self.statements.command_line.cache_dir, self.settings_for(path).cache_dir
 
     def _set_evidence(self, config: Config, statements: ReleaseStatements) -> None:
-        """Set the evidence of a config: its launches, its vocabulary, and programs that first change its settings."""
+        """Set the evidence of a config: launches, vocabulary, and programs that change its settings before training."""
         document, place = config.document, (config.document.path, config.root)
         evidence = ConfigEvidence(self.scripts.list_commands(config))
         if document.syntax == "shell":
@@ -384,8 +384,8 @@ class Workspace:
     def _guess_sharding(self, main: Config) -> FieldValue | None:
         """Return a value of None with a note if no launch of a config is found but a launcher may shard its model.
 
-        Such a launcher is in a script that names the config and starts a program from a variable, or in one that starts
-        a sibling of the config.
+        The launcher is in a script that names the config and starts a file named by a variable, or in a script that
+        starts a sibling of the config. Return None if there is no launcher of this kind.
         """
         if main.role != "main" or main.document.syntax == "shell":
             return None

@@ -1,4 +1,4 @@
-"""Existence of stated releases: reject mistyped releases, which would otherwise count as the nearest release."""
+"""Existence of stated releases: refuse mistyped releases, which would otherwise count as the nearest release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.frameworks.registry import list_frameworks
 def describe_missing_release(package: str, release: str) -> str | None:
     """Return the error message if a package (by its canonical name) has no such release, or None.
 
-    The vocabulary may lack patch releases, old releases and new releases. A release is therefore rejected only if its
+    The vocabulary may lack patch releases, old releases and new releases. A release is therefore refused only if its
     minor version lies between two known releases, or if its major version is two or more beyond the newest.
     """
     releases = _list_releases(package)

@@ -1,4 +1,4 @@
-"""Pragmas: comments that state facts about the cluster to cfglint, or suppress findings.
+"""Pragmas: comments that state facts about the cluster and the releases, or suppress findings.
 
 # cfglint: nodes=64 gpus-per-node=8 gpu=A100-80GB host-memory=480GiB torch=2.2
 # cfglint: ignore[MEM001] the cluster has patched drivers     (this line; alone on its line, also the next one)
@@ -37,8 +37,8 @@ class Suppression(Frozen):
     last: int
     """Last line that it covers.
 
-    A comment alone on its line also covers the construct that starts after it, on the next line that is not such a
-    comment: a whole shell command, a multi-line text, or a fenced block of a README.
+    A comment alone on its line also covers the construct that starts after it, on the next line that is not a
+    comment: a whole shell command, a multi-line string, or a fenced block of a README.
     """
     whole_file: bool
     codes: tuple[tuple[str, Span], ...]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cfglint_train.settings.reader import Level, Reader, SelectorSource
 
 NAMES: Final = ("cfglint.toml", ".cfglint.toml", "pyproject.toml")
-"""Names of settings files; the first of them in a folder that has settings counts."""
+"""Names of settings files, in order of precedence within a folder; files without settings are skipped."""
 
 FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "html", "junit", "markdown", "rdjson",
@@ -70,7 +70,7 @@ class PathOverride(Frozen):
 
 
 class Settings(Frozen):
-    """The contents of a settings file, or none, completed by defaults."""
+    """Settings from a file, completed by defaults; without a file, the defaults alone."""
 
     root: str
     """Folder of the settings file; patterns are relative to it."""

@@ -52,11 +52,11 @@ class Changeable(Protocol):
 
     @property
     def hardware(self) -> Hardware:
-        """Hardware it runs on."""
+        """Hardware that the run uses."""
 
     @property
     def estimate(self) -> Estimate:
-        """Peaks of its phases."""
+        """Peak memory of every phase."""
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> Any:
         """Return a copy with other values of some plan fields."""
@@ -230,7 +230,7 @@ def _render_columns(cells: Sequence[Cell], axes: Sequence[Axis]) -> Iterator[str
 
 
 def find_idle_axes(cells: Sequence[Cell], axes: Sequence[Axis]) -> list[str]:
-    """Return the names of the axes that change no estimate, or nothing if no cell could be estimated."""
+    """Return the names of the axes that change no estimate, or an empty list if no cell has an estimate."""
     idle = []
     for axis in axes:
         results_by_rest: dict[str, set[Any]] = {}

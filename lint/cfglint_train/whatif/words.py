@@ -1,4 +1,4 @@
-"""Words: the values of text fields that a plan file or an axis may have, because estimates distinguish them.
+"""Words: the values of text fields that a plan file or an axis accepts. Estimates distinguish each of them.
 
 Configurations may have other values, such as an attention kernel from the Hub. As an axis, such values would only
 repeat the numbers of the run or leave cells unknown.

@@ -40,7 +40,7 @@ RULE: Final = Rule("BAT001", "deepspeed-batch-identity", "error", fix="safe", de
 
 
 _UNEVEN: Final = "the batch does not come out even over the ranks"
-"""Claim of the reports, which holds for any multiple of the nodes."""
+"""Claim about a batch that cannot be divided evenly, which stays true for any multiple of the number of nodes."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -63,7 +63,7 @@ class BatchKeys(Frozen):
     def build_report(self, message: str, with_fix: bool = True, claim: str | None = None) -> Report:
         """Return a report at the global batch.
 
-        With `with_fix`, it offers to remove the key if the other two keys determine it.
+        With `with_fix`, the report offers to remove the global batch if the other two keys determine it.
         """
         config = self.config
         changes: Any = ((config, (Delete((*config.root, self.global_batch)),)),)

@@ -15,8 +15,8 @@ For OpenRLHF with dynamic batches, the rule also reports rollouts with fewer sam
 reports training batches that cannot be divided evenly among the data-parallel ranks.
 
 ## Why is this bad?
-OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. The group that fails is not always a
-trained one: the reference model's engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
+OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. An untrained group can fail as well,
+because the reference model's DeepSpeed engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
 number of completions that is not a multiple of the group size.
 
 With dynamic batches, OpenRLHF makes `samples // batch_size` optimizer steps per rollout. If that is 0, nothing is
@@ -115,7 +115,7 @@ def _check_completions(run: Run) -> Iterator[Report]:
 _UNEVEN: Final = "the completions do not come out even"
 """Claim about stated completions: no number of GPUs makes them divisible by the group size."""
 _UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
-"""Claim about a batch, which holds for any multiple of the nodes."""
+"""Claim about a batch that cannot be divided evenly, which stays true for any multiple of the number of nodes."""
 
 
 def _is_derived_from_ranks(run: Run, completions: int) -> bool:
@@ -127,7 +127,7 @@ def _is_derived_from_ranks(run: Run, completions: int) -> bool:
 
 
 def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
-    """Return the smallest change that makes the completions divisible, or None if the files cannot express any.
+    """Return the smallest change that makes the completions divisible, or None if no file can express it.
 
     The message of the fix lists the alternatives as well.
     """

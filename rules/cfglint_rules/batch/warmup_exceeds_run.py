@@ -18,8 +18,8 @@ schedule after the warmup never starts. The usual cause is a number copied from 
 
 ## When it does not apply
 Silent for a constant schedule, which ignores the warmup (KEY005), and for trials of at most 20 steps. Silent for OLMo
-before 0.6.0 with `restore_dataloader: false`, which counts the steps of the loaded checkpoint. Ignore the rule if you
-stop a run early on purpose and continue it later.
+before 0.6.0 with `restore_dataloader: false`, because OLMo then keeps counting from the step of the loaded checkpoint.
+Ignore the rule if you stop a run early on purpose and continue it later.
 
 ## References
 transformers 5.8.0 `optimization.py` (get_cosine_schedule_with_warmup); ai2-olmo 0.6.0 `olmo/optim.py`

@@ -20,7 +20,8 @@ Without an estimate there are no memory findings. The run passes only because no
 A Python script is not reported if every launch passes it a config file (`train.py --config FILE`) that cfglint checks
 as a run of its own.
 
-This rule affects the exit code only with `require-checked = true`, which also keeps it on if `ignore` names it.
+This rule affects the exit code only with `require-checked = true`. That setting also keeps the rule on if `ignore`
+names it.
 `per-file-ignores` and comments still exclude single files.
 
 ## References
@@ -44,5 +45,5 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report if no training step could be estimated."""
     problem = explain_not_estimated(run)
     if problem is not None and not run.inputs.is_checked_elsewhere:
-        # The report rests on no setting: the missing setting is missing at every release.
+        # The report depends on no field: a missing setting is missing at every release.
         yield Report(f"memory not checked: {problem.reason}", problem.place, help=problem.remedy, fields_read=())

@@ -5,7 +5,7 @@ Reports training runs that cfglint cannot read:
 
 - A Python script that trains a causal language model and imports its model, trainer or arguments from another module.
 - A Python script with its own training loop, or with a trainer that no rule covers.
-- A command that trains with a program that cfglint cannot read either. It is reported once per program and script.
+- A command that trains with a program that cfglint cannot read. Each program is reported once per script.
 - A command whose config file is known only when the script runs (`llamafactory-cli train $1`), unless the repository
   has files of that framework.
 

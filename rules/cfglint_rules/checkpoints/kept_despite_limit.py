@@ -1,7 +1,7 @@
 """CKP008 kept-despite-limit: the limit on checkpoints does not cover all checkpoints of the run.
 
 ## What it does
-Reports checkpoints that the limit never deletes. For OLMo, these are unsharded checkpoints, which
+Reports checkpoints that are kept whatever the limit is. For OLMo, these are unsharded checkpoints, which
 `save_num_checkpoints_to_keep` does not count. For OpenRLHF, they are exported Hugging Face weights, in PPO or if no
 DeepSpeed checkpoints are written.
 
@@ -22,7 +22,7 @@ Unsafe: older checkpoints are deleted during training. There is no fix for OpenR
 ## When it does not apply
 The rule is silent:
 
-- if the other kind of checkpoint has its own limit, or is explicitly unlimited
+- if OLMo's unsharded checkpoints have their own limit, or are explicitly unlimited
 - if neither a limit nor the disk capacity is stated
 - if the disk can hold everything that the run writes (50 checkpoints if the run's length is unknown)
 

@@ -24,7 +24,7 @@ normally, and hours later its first checkpoint runs out of host memory (allenai/
 ## Fix safety
 The fix writes `local` if the target torch is known to be older than 2.3. `local` needs no collectives and no extra GPU
 memory, but it rejects torch 2.3 and later. Otherwise the fix writes `torch_legacy`, which works on every torch with
-wrapped FSDP. If wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
+wrapped FSDP. If wrapping is not set, the fix sets it too. Both checkpointers need the same number of ranks on resume.
 
 If `load_path` names a sharded checkpoint, the fix adds `load_path_sharded_checkpointer`, so that the run can still read
 it. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new checkpointer.

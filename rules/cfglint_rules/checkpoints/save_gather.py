@@ -61,7 +61,7 @@ RULE: Final = Rule(
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if saving does not fit in host memory or is tight, unless another rule reports the cause."""
     if run.plan.checkpoint.checkpointer == "olmo_core":
-        return  # CKP001 reports it
+        return  # CKP001 reports saves with `olmo_core`
     judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return

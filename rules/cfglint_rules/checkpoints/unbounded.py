@@ -27,7 +27,7 @@ Silent unless the disk is stated (`--disk`, `# cfglint: disk=...`, settings). Si
 that the run can write, given its steps, tokens, epochs or sample limit.
 
 If the run's length is unknown, the rule expects at most 50 checkpoints. LLaMA-Factory has 50 examples with a known
-length that keep every checkpoint, and only one of them writes more.
+length that keep every checkpoint, and only one of them writes more than 50.
 
 ## References
 transformers 4.46.3 `trainer.py` (_rotate_checkpoints); OpenRLHF 0.11.2 `trainer/ray/ppo_critic.py` (save_checkpoint);

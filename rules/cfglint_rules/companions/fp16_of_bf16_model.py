@@ -42,7 +42,10 @@ RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.
 
 _MIN_BF16_CAPABILITY: Final = 8.0
 _OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
-"""Pattern for models whose activations exceed the range of fp16. Qwen1.5 shares Qwen2's architecture but does not."""
+"""Pattern for models whose activations exceed the range of fp16.
+
+Qwen1.5 is not among them, although it shares Qwen2's architecture.
+"""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -78,7 +81,7 @@ def _is_old_gpu_named(run: Run) -> bool:
 
 
 def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
-    """Return the assumption that an unstated GPU supports bf16."""
+    """Return the assumption that an unstated GPU supports bf16, or an empty tuple if the GPU is stated."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()
     note = "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"

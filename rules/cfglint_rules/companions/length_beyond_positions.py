@@ -17,7 +17,8 @@ positions runs, but it was never trained on the later positions, and its attenti
     rope_scaling: linear
 
 ## Fix safety
-Unsafe: the framework then truncates or drops longer samples.
+Unsafe: the fix lowers the length to the number of positions, so the framework truncates or drops longer samples. There
+is no fix that sets `rope_scaling`.
 
 ## When it does not apply
 The rule is silent for:
@@ -26,7 +27,7 @@ The rule is silent for:
 - models without absolute positions (ALiBi, relative positions, recurrent layers)
 - packed samples, because the positions start again with each sample
 
-For unpacked data the length is an upper limit, so all samples may be shorter.
+If data is not packed, the length is only an upper limit. Ignore the rule if all samples fit the positions.
 
 ## References
 axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number but does not extend the embedding table);

@@ -4,9 +4,9 @@
 Reports `accelerate launch --deepspeed_config_file` without `--use_deepspeed`.
 
 ## Why is this bad?
-accelerate uses its DeepSpeed launcher only with `--use_deepspeed`, or with a configuration file that says DEEPSPEED.
-Without either, it ignores the file and the run uses plain data parallelism. Every GPU then holds the whole model and
-all of its states.
+accelerate uses its DeepSpeed launcher only with `--use_deepspeed`, or with a configuration file that selects DEEPSPEED.
+Otherwise accelerate ignores the DeepSpeed file, and the run uses plain data parallelism. Every GPU then holds the whole
+model and all of its states.
 
 ## Example
     accelerate launch --num_processes 8 --deepspeed_config_file ds.json train.py

@@ -90,19 +90,19 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
-    """Return a note on why every rank loads the whole model to the host, or an empty tuple if that is not inferred."""
+    """Return a note on why every rank loads the model into host memory, or an empty tuple if that is not inferred."""
     origin = judgement.run.get_origin("model.init_device")
     return (origin.note,) if origin is not None and origin.kind == "inferred" and judgement.phase.name == "load" else ()
 
 
 _MAX_REMAINING_SHARE: Final = 0.95
-"""Share of its present host memory that the phase may need at most after a remedy worth suggesting."""
+"""Maximum need of the phase after a remedy, as a share of its need before, for the remedy to be suggested."""
 
 
 def _build_help(judgement: Judgement) -> str:
     """Return the remedies for the phase.
 
-    Other numbers of nodes, ranks or workers and sleep options are suggested only if each alone lowers the peak enough.
+    A change to the nodes, ranks, workers or a sleep option is suggested only if it lowers the peak enough on its own.
     """
     run, launch = judgement.run, judgement.run.plan.launch
     candidates: list[tuple[str, Field, int]] = [

@@ -1,4 +1,4 @@
-"""HST002 too-many-loaders: a node runs more data loader processes than it has hardware threads.
+"""HST002 too-many-loaders: a node runs more data loader processes than a large node has hardware threads.
 
 ## What it does
 Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes. No common node with
@@ -24,7 +24,7 @@ H100 has 224 hardware threads, a DGX A100 256, an AWS p5.48xlarge 192, and a Goo
 with 96 cores each have 384.
 
 If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports that. If the
-workers only make it tight, only this rule reports them.
+workers only make host memory tight, only this rule reports them.
 
 ## References
 docs/memory/host.md; transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13

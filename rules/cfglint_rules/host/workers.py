@@ -1,4 +1,4 @@
-"""Data loader workers: check if a node has too many, and if they are the reason that host memory runs out."""
+"""Data loader workers: check whether a node has too many, and whether host memory runs out because of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USUAL_WORKERS: Final = 8
 
 
 def has_too_many_workers(run: Run) -> bool:
-    """Return whether the stated workers of all ranks on a node exceed its hardware threads."""
+    """Return whether the number of workers is stated and all ranks of a node together start more than MAX_THREADS."""
     workers, ranks = run.plan.data.workers or 0, run.plan.launch.gpus_per_node or 0
     return workers * ranks > MAX_THREADS and run.is_stated("data.workers")
 

@@ -242,8 +242,8 @@ _DEMAND_TEMPLATES: Final[dict[Test, str]] = {
 def _find_broken_test(rule: HouseRule, is_given: bool, can_be_given: bool, value: Any) -> tuple[Test, Any] | None:
     """Return the first test that fails, with a value that passes it (None if there is none), or None if all pass.
 
-    `is_given` is true if the setting is stated, and `can_be_given` if `present` fails without it. `value` is MISSING if
-    there is no value.
+    `is_given` is true if the setting is stated. `can_be_given` is true if the setting can be stated here, so that
+    `present` fails if it is not. `value` is MISSING if there is no value.
     """
     pinned_value = dict(rule.tests).get("equals")
     for test, expected in rule.tests:

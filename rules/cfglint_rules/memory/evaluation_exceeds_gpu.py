@@ -10,8 +10,8 @@ Training runs well, then the job fails with CUDA out of memory at its first eval
 can be hours later.
 
 An evaluation keeps no activations, but it has its own batch size (8 by default in the HF Trainer). It also holds full
-logits in 16 bits and in fp32, even with Liger's fused loss, which avoids logits only during training. For 8 sequences
-of 8,192 tokens and a vocabulary of 152,064, these logits take 93 GiB.
+logits in 16 bits, their fp32 copy and their log-softmax. Liger's fused loss avoids them only during training. For 8
+sequences of 8,192 tokens and a vocabulary of 152,064, they take 93 GiB.
 
 ## Example
     # cfglint: gpu=H100

@@ -8,7 +8,7 @@ from cfglint_train.runs.run import Run
 
 
 def find_remedy_with(run: Run, field: Field) -> tuple[Fix | None, str | None]:
-    """Return the smallest fix that makes the step fit, or None unless it changes `field`. The help is always None."""
+    """Return the smallest fix that makes the step fit, or None if it does not change `field`; the help is None."""
     from cfglint_train.fitting.smallest import find_smallest  # imports the fixer, needed only if something is wrong
 
     solution = find_smallest(run)

@@ -66,7 +66,7 @@ def check(run: Run) -> Iterator[Report]:
 
     checkpointed = judge(run.replace_fields({_FIELD: "full"}), "gpu", STEP_PHASES)
     if checkpointed is None or checkpointed.budget.expected >= judgement.budget.expected:
-        return  # it would not help: the peak is elsewhere
+        return  # checkpointing would not help: the peak is elsewhere
     is_sufficient = checkpointed.budget.high < judgement.budget.low  # otherwise the gain is within the estimate's error
     severity = judgement.severity if is_sufficient else max(judgement.severity, "warning", key=SEVERITIES.index)
     reason = explain_refusal(run, {_FIELD: "full"})

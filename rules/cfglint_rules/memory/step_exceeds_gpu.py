@@ -33,9 +33,9 @@ sequences. Its message then names what you give up. If the step is only tight, a
 is always applied as a whole.
 
 ## When it does not apply
-Silent for unknown models, unknown lengths and architectures without a formula. If the GPU or the number of nodes is not
-stated, the rule assumes 80 GB or one node of 8 GPUs. The message then names the assumption, and the finding is at most
-a warning.
+Silent for unknown models, unknown lengths and architectures without a formula. If the GPU is not stated, the rule
+assumes 80 GB. If the number of nodes or GPUs is not stated, it assumes the fewest nodes of 8 GPUs that the stated
+parallelism needs. The message then names the assumption, and the finding is at most a warning.
 
 If samples are concatenated without padding, cfglint may assume only one full-length sample per micro batch. If the step
 exceeds the memory only when all samples have the full length, the finding is an info.
@@ -124,13 +124,13 @@ def _find_place(run: Run, judgement: Judgement) -> Place:
 
 
 _MIN_SHARE: Final = 0.01
-"""Share of the peak below which gradients get no note, as with adapters."""
+"""Share of the peak below which gradients get no note; the gradients of adapters are usually smaller."""
 
 
 def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
     """Return the breakdown of the step, and notes on memory that a setting could free.
 
-    One of them is about the full gradients that FSDP keeps while it accumulates them.
+    One note is about the full gradients that FSDP keeps between micro batches.
     """
     notes = (format_breakdown(judgement.budget), *_note_awake_engine(run, judgement), *_note_casts(judgement))
     gradient_bytes = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)

@@ -25,7 +25,7 @@ The rule is silent:
   nodes
 - for an accelerate file without `machine_rank`, because all nodes share that file
 
-If the script does not set the `PET_` variables, a scheduler such as Kubeflow may still set them, so the finding is a
+A scheduler such as Kubeflow may set the `PET_` variables outside the script. For torchrun, the finding is therefore a
 warning.
 
 ## References

@@ -27,7 +27,7 @@ Silent if no GPU is stated. For bf16, silent unless the configuration states it.
 ## References
 transformers 5.23.0 `modeling_utils.py` (FlashAttention 2 asks for compute capability 8.0), `training_args.py` ("Your
 setup doesn't support bf16/gpu"); Dao-AILab/flash-attention 2.8 README (Ampere, Ada or Hopper); torch 2.13
-`torch._scaled_mm` (8.9); huggingface/trl#1173, hiyouga/LLaMA-Factory#7147, #5077. The capabilities:
+`torch._scaled_mm` (8.9); huggingface/trl#1173, hiyouga/LLaMA-Factory#7147, #5077. Compute capabilities of the GPUs:
 `lint/cfglint_train/hardware/gpus.json`, from developer.nvidia.com/cuda-gpus.
 """
 

@@ -12,7 +12,7 @@ rejected by the newest transformers release that LLaMA-Factory allows.
 
 ## Why is this bad?
 The file works with the release that its author used. After a fresh installation or the next upgrade, the framework
-stops at these keys, when the job has already waited for its GPUs.
+stops at these keys, after the job has waited for its GPUs.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B

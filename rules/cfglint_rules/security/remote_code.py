@@ -89,7 +89,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_pinned(run: Run) -> bool:
-    """Return whether a revision other than the newest one is stated."""
+    """Return whether a revision is stated; the branch `main` does not count, because it moves."""
     return run.is_stated("model.revision") and run.plan.model.revision not in (None, "", "main")
 
 

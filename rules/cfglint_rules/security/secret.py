@@ -65,14 +65,14 @@ _MIN_MASKED_LENGTH: Final = 8
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Return a report for every credential in a config."""
+    """Return an iterator over the reports: one for every credential in a config."""
     return reports(config.document, config.root)
 
 
 def reports(document: Document, root: Route = ()) -> Iterator[Report]:
     """Return a report for every credential in a document, such as a script that starts a config.
 
-    Credentials that only their key reveals are searched for below `root`.
+    Values that are recognized by their key, not by their format, are reported only below `root`.
     """
     return (
         _build_report(document, credential.span, credential.description)
@@ -109,7 +109,10 @@ class _Credential(Frozen):
 
 @lru_cache(maxsize=1024)
 def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
-    """Return the credentials: texts of a known format anywhere, values of keys that name one below `root`."""
+    """Return the credentials in a document.
+
+    Credentials of a known format are found anywhere, values of keys that name a credential only below `root`.
+    """
     return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
 
 

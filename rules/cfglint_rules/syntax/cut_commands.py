@@ -73,8 +73,8 @@ def _list_leftovers(config: Config, invocation: Invocation) -> Iterator[Word]:
 def _report_ends(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
     """Yield a report for every place where a command ends too early.
 
-    If white space after a backslash stops the framework, that place is reported. Otherwise the reports are about the
-    lines after the command.
+    White space after a backslash is reported if it stops the framework. Unless that white space ends the command, the
+    lines that bash cuts off after the command are reported too.
     """
     keys = frameworks.get_keys(config)
     blanks = [

@@ -1,9 +1,9 @@
 """SYN004 not-strict-json: a DeepSpeed file is not strict JSON, but the Trainer or accelerate reads it.
 
 ## What it does
-Reports comments, trailing or missing commas, unquoted keys and similar syntax in a DeepSpeed JSON file. A configuration
-for accelerate or the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) must name the file. The rule also reports a
-YAML file that is named in place of a JSON file.
+Checks DeepSpeed JSON files that are named by a configuration for accelerate or the Hugging Face Trainer (axolotl,
+LLaMA-Factory, TRL). Reports comments, trailing or missing commas, unquoted keys and similar syntax. The rule also
+reports a YAML file that is named in place of a JSON file.
 
 ## Why is this bad?
 DeepSpeed reads its configuration with hjson, which accepts all of that. The Trainer and accelerate read the same file
@@ -38,7 +38,7 @@ RULE: Final = Rule("SYN004", "not-strict-json", "error")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every place that strict JSON rejects, and for every YAML file."""
+    """Yield a report for every place that strict JSON rejects, and for every YAML file named in place of JSON."""
     if not run.framework.traits.strict_json:
         return
     for companion in run.companions:

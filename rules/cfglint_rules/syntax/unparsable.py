@@ -2,7 +2,7 @@
 
 ## What it does
 Reports the first place where the text cannot be parsed, with its line and column. Only files that contain a framework's
-own keys are reported. Templates of other tools are not.
+own keys are reported. Templates that another tool fills in are not reported.
 
 It also reports YAML that cfglint can read but the framework's own loader rejects:
 

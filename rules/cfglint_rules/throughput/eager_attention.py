@@ -16,9 +16,9 @@ faster.
     attn_implementation: flash_attention_2      # or sdpa
 
 ## When it does not apply
-Silent for Gemma 2 and gpt-oss, which are trained with eager attention on purpose because of soft-capping or attention
-sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 to 4.56 recommend eager attention for
-training.
+Silent for unknown models. Silent for Gemma 2 and gpt-oss, which are trained with eager attention on purpose because of
+soft-capping or attention sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 to 4.56
+recommend eager attention for training.
 
 ## References
 transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); 4.57.1 no longer has

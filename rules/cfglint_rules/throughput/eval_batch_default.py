@@ -5,8 +5,8 @@ Reports a run that evaluates with the framework's default batch size (8 for the 
 training micro batch. If the evaluation does not fit on the GPU, MEM011 reports that as well.
 
 ## Why is this bad?
-The forward pass of an evaluation holds full logits: 56 GiB for 8 sequences of 8,192 tokens and a vocabulary of 152,064.
-Training runs well, then the job fails at its first evaluation.
+An evaluation holds full logits in 16 bits, their fp32 copy and their log-softmax: 93 GiB for 8 sequences of 8,192
+tokens and a vocabulary of 152,064. Training runs well, then the job fails at its first evaluation.
 
 ## Example
     per_device_train_batch_size: 1

@@ -6,7 +6,7 @@ Reports a stated `reduce_bucket_size` that holds less than half of 25 MiB, if a 
 
 ## Why is this bad?
 Each bucket is one collective. A small bucket costs the latency of a collective across all ranks for only a few bytes.
-With 1,000,000 elements per bucket, a model of 7 billion parameters needs 7,600 collectives in each backward pass.
+With 1,000,000 elements per bucket, a model with 7.6 billion parameters needs 7,600 collectives in each backward pass.
 
 ## Example
     # cfglint: gpu=H100

@@ -1,6 +1,6 @@
-"""Source of a framework that is copied into the repository: conditions on its settings and the arguments it passes.
+"""Source of a framework that is copied into the repository: conditions on settings and arguments of calls.
 
-The conditions are those of asserts, of branches, and of branches that raise.
+Conditions come from `assert`, `if` and `elif`. An assert and a branch that raises count as stopping the program.
 """
 
 from __future__ import annotations

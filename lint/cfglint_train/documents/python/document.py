@@ -14,7 +14,7 @@ class PythonDocument(PythonScript):
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """Return the edits that make `changes`.
 
-        A `CannotEdit` error names the launch-time override with the same effect.
+        Raise `CannotEdit` if a change cannot be written; its message names the launch override with the same effect.
         """
         from cfglint_train.documents.python.write import PythonWriter
 

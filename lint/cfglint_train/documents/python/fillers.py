@@ -1,4 +1,4 @@
-"""Python programs that modify the configurations that they load. They are read as text and never run."""
+"""Python programs that modify the configurations that they load. They are parsed and never run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import Final
 
 _LOAD: Final = re.compile(r"(?:safe_|full_|unsafe_|round_trip_)?loads?|compose|from_(?:yaml|json)")
 _READERS: Final = re.compile(r"\b(?:yaml|YAML|json|json5|orjson|ujson|OmegaConf|hydra|Box)\b")
-"""Modules and classes that read YAML or JSON. Other loaders (torch, pickle) read something else."""
+"""Modules and classes that read YAML or JSON, unlike `torch.load` and `pickle.load`."""
 _HELPER: Final = re.compile(r"(?:^|[._])(?:load|read)_(?:\w+_)?(?:ya?ml|json|conf|cfg|config)(?:_|$)", re.IGNORECASE)
 _COPY_FUNCTION: Final = re.compile(r"(?:dict|copy|deepcopy|create|(?:unsafe_)?merge|to_container|to_object|[A-Z]\w*)")
 """Functions and classes that return a mapping equal to their argument."""
@@ -24,14 +24,14 @@ _MERGE_FUNCTIONS: Final = ("merge", "unsafe_merge")
 _FILE: Final = re.compile(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
 _RUNTIME_INPUT: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
 _MAX_PASSES: Final = 3
-"""Number of passes over a file in which a loaded mapping is followed; also the depth of variable lookups."""
+"""Number of passes over a file to follow a loaded mapping; also the maximum depth of variable lookups."""
 
 
 class HandledRoutes(Frozen):
     """Routes of settings, by what the file does with them."""
 
     changed: frozenset[Route] = frozenset()
-    """Routes that are stored or removed, so that the framework does not get the configured value."""
+    """Routes that are set or removed, so that the framework does not receive the configured value."""
     read: frozenset[Route] = frozenset()
     """Routes that are read, whether or not they are also changed."""
     open: frozenset[Route] = frozenset()
@@ -68,7 +68,7 @@ class PythonFiller:
 
     @property
     def replaced_texts(self) -> frozenset[str]:
-        """Constant texts that the file replaces in other texts.
+        """Constant substrings that the file replaces in strings.
 
         These are `MARK` of `text.replace("MARK", value)`, `{lr}` of `text.format(lr=1)`, and `%(lr)` of `text % {"lr":
         1}` with any conversion.
@@ -92,7 +92,7 @@ class PythonFiller:
                 yield from (f"{{{name}}}" for name in self._list_keys(node.args[0]))
 
     def _list_keys(self, node: ast.expr) -> Iterator[str]:
-        """Yield the constant keys of a dict literal or `dict()` call, also if a variable `node` was assigned it."""
+        """Yield the constant keys of a dict literal or `dict()` call, or of those assigned to the variable `node`."""
         values = self._assigned_values.get(node.id, ()) if isinstance(node, ast.Name) else (node,)
         for value in values:
             if isinstance(value, ast.Dict):
@@ -149,7 +149,7 @@ class PythonFiller:
         return not names or any(fnmatchcase(name, f"*{path}") for path in names)
 
     def _find_stated_paths(self, load: ast.Call) -> list[str]:
-        """Return the ends of the paths that a call loads, or nothing if the file does not state the path."""
+        """Return the ends of the paths that a call loads, or an empty list if the path is unknown."""
         stack: list[ast.AST] = [*load.args, *(word.value for word in load.keywords)]
         seen, paths = set[str](), list[str]()
         while stack:
@@ -175,7 +175,7 @@ class PythonFiller:
 
 
 class _MappingTrace:
-    """The mappings of some load calls, followed through a file."""
+    """Mappings that the selected load calls return, followed through the file."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class _MappingTrace:
         return HandledRoutes(frozenset(changed | laid), frozenset(read), frozenset(open_mappings))
 
     def _find_overlaid(self) -> tuple[set[Route], set[Route]]:
-        """Return the settings that other mappings replace, and the mappings that may get any key."""
+        """Return the settings that other mappings replace, and the mappings that may receive any key."""
         layers, overlaid, open_mappings = Layers(self.nodes, self.assigned), set[Route](), set[Route]()
         for node in self.nodes:
             for base, overlay in layers.find_layers(node):

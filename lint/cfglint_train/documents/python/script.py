@@ -1,4 +1,4 @@
-"""Python scripts: their syntax from `ast`, with byte offsets.
+"""Python scripts: their syntax tree from `ast`, with byte offsets.
 
 A script has no settings tree of its own. A framework attaches the tree that it reads from the script (`attach_tree`);
 its nodes are of the same kinds as in every other document.
@@ -108,7 +108,7 @@ class PythonScript(Document):
         return "" if node is None else self._doubts(self, node)
 
     def get_spelled_route(self, route: Route) -> Route:
-        """Return the route, spelled with the argument name of the call that takes the setting."""
+        """Return the route, spelled with the argument name of the call that accepts the setting."""
         parent = self.find_node(route[:-1])
         part = parent.parts.get(str(route[-1])) if isinstance(parent, Record) else None
         return route if part is None or not part.name else (*route[:-1], part.name)
@@ -180,7 +180,7 @@ class PythonScript(Document):
         return min(candidates, key=lambda candidate: candidate.end - candidate.start, default=span)
 
     def list_comments(self) -> list[Comment]:
-        """Return the comments of the script, in order; those before an error if it cannot be tokenized."""
+        """Return the comments in order; if the script cannot be tokenized, only those before the error."""
         if b"#" not in self.source:
             return []
         import io

@@ -1,7 +1,7 @@
 """The settings tree of a Python script: records, values and the steps that led to them.
 
-A `Record` is a mapping whose keys are the keyword arguments of one call, a `Value` a scalar with the expression that it
-was read from. Both are nodes as in every other document.
+A `Record` is a mapping whose keys are the keyword arguments of one call. A `Value` is a scalar with the expression that
+it was read from. Both are nodes as in every other document.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Target(Frozen):
 class Value(Scalar):
     """A scalar that an expression evaluates to; `value` is `Unknown` if it cannot be determined.
 
-    `targets` are the places that may be rewritten, the best first. If there is none, the value cannot be changed in the
-    text.
+    `targets` are the places that may be rewritten, the best first. If there are none, the value cannot be changed in
+    the text.
     """
 
     __slots__ = ("how", "targets")
@@ -74,8 +74,8 @@ def find_condition(node: Node) -> Step | None:
 class OtherCallSetting(Frozen):
     """A setting of a run that the script passes to a different call.
 
-    `record` is that call (None: the script has no such call), `name` the setting's name in it, `entry` the stated entry
-    (None: not stated).
+    `record` is that call, or None if the script does not contain it. `name` is the setting's name in that call. `entry`
+    is the entry in the script, or None if the setting is not stated.
     """
 
     record: Record | None
@@ -107,7 +107,7 @@ class Record(Mapping):
         self.is_repeated = False
         # True while only an attribute access has mentioned the record.
         self.implicit = False
-        # The number of undecided conditions around the place where the record was made.
+        # Number of undecided conditions around the code that created the record.
         self.level = 0
 
     def put(self, entry: Entry) -> None:

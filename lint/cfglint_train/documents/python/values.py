@@ -197,8 +197,8 @@ def merge_arguments(first: Arguments, second: Arguments) -> Arguments:
 def prune_tree(root: Record) -> Record | None:
     """Return the tree without implied records on which nothing was set; other records without settings become unknown.
 
-    Return None if the tree unfolds to more values than any configuration has, because its records share each other. The
-    records are changed in place.
+    Return None if the tree expands to more values than any configuration has, because records occur in it repeatedly.
+    The records are changed in place.
     """
     stack, order, seen = [root], [], {id(root)}
     while stack:
@@ -259,7 +259,7 @@ def _is_bounded(root: Record) -> bool:
 
 
 def can_reach(start: Node, goal: Record, step: Callable[[int], None]) -> bool:
-    """Return whether `start` is the record `goal` or contains it; `step` receives the cost of the search."""
+    """Return whether `start` is the record `goal` or contains it; `step` is called with the cost of each node."""
     stack: list[Node] = [start]
     seen: set[int] = set()
     while stack:

@@ -27,7 +27,7 @@ MAX_STEPS: Final = 20_000
 """Maximum number of expressions and statements that are evaluated in one program."""
 
 TextPart = tuple[str, bool]
-"""A part of a text and whether it is known; an unknown part is a name for the expression."""
+"""A part of a string and whether it is known. An unknown part is represented by a variable name."""
 
 
 class ProgramWord(Frozen):
@@ -62,7 +62,7 @@ class NameValues:
         self._steps_left = MAX_STEPS
 
     def is_list(self, node: ast.expr) -> bool:
-        """Return whether an expression is a list of words rather than a single text."""
+        """Return whether an expression is a list of words rather than a single string."""
         self._steps_left -= 1
         if isinstance(node, ast.BinOp) and self._steps_left > 0:
             return self.is_list(node.left) or self.is_list(node.right)
@@ -118,11 +118,11 @@ class NameValues:
         return ProgramWord(text, node.lineno, node.col_offset)
 
     def build_text(self, node: ast.expr) -> str:
-        """Return a text as shell source, with unknown parts as variables."""
+        """Return a string expression as shell source, with unknown parts as variables."""
         return "".join(part if is_known else f"${{{part}}}" for part, is_known in self._split_pieces(node))
 
     def _split_pieces(self, node: ast.expr) -> list[TextPart]:
-        """Return the known and unknown parts of a text."""
+        """Return the known and unknown parts of a string expression."""
         self._depth += 1
         pieces = self._evaluate_pieces(node) if self._can_continue() else [_name_unknown(node)]
         self._depth -= 1

@@ -118,7 +118,7 @@ class PythonWriter:
     def _insert(self, record: Record | None, name: str, change: Set) -> list[Edit]:
         """Return the edits that add a keyword argument.
 
-        It follows the first argument of `beside` that is present, else the last argument.
+        The new argument follows the first argument in `beside` that is present, or else the last argument.
         """
         if record is None:
             raise self.build_refusal("no call in the script accepts it", change)
@@ -141,7 +141,7 @@ class PythonWriter:
         return flow.insert(document, brackets, spans, after, self._wrap_argument(f"{name}={text}", lead))
 
     def _get_indent(self, span: Span) -> str:
-        """Return the white space before an argument that starts its line, or "" if it does not start one."""
+        """Return the white space before an argument that starts its line, or "" if other text precedes it."""
         start = self.document.source.rfind(b"\n", 0, span.start) + 1
         lead = self.document.get_text(Span(start, span.start))
         return "" if lead.strip() else lead

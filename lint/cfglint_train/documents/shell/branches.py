@@ -1,6 +1,7 @@
-"""Branches of `if` and `case`: find the one that a script takes, if the words in the conditions are known.
+"""Branches of `if` and `case`: the branch that a script takes, if the words in the conditions are known.
 
-If they are not, any branch is possible, and inside a branch its condition fixes the variable (`[ "$N" -eq 1 ]`).
+If the words are unknown, every branch is possible. Inside a branch, its condition determines the value of the variable
+(`[ "$N" -eq 1 ]`).
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _list_conditions(clause: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def is_exhaustive(choice: Choice, text: bytes) -> bool:
-    """Return whether some branch is always taken: the last is `else` or has the pattern `*`."""
+    """Return whether one of the branches is always taken: the last branch is `else` or has the pattern `*`."""
     conditions = choice.branches[-1][1] if choice.branches else ()
     if choice.subject is None:
         return not conditions and len(choice.branches) > 1
@@ -142,7 +143,7 @@ def find_probed_options(script: BranchingScript, chain: Chain) -> frozenset[str]
 
 
 def _join_conditions(script: BranchingScript, choice: Choice) -> bytes:
-    """Return the conditions of a choice as written."""
+    """Return the source text of a choice's conditions and of the word of a `case`."""
     nodes = [node for _, conditions in choice.branches for node in conditions]
     nodes += [] if choice.subject is None else [choice.subject]
     return b"\n".join(script.text[node.start_byte : node.end_byte] for node in nodes)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 MAX_APPENDED: Final = 1000
 # Maximum nesting of `bash -c` inside `bash -c`.
 MAX_NESTED: Final = 4
-# Maximum bytes that all expansions of a file may produce; this stops variables that multiply each other.
+# Maximum bytes that all expansions of a file may produce; this stops variables whose expansion grows exponentially.
 MAX_EXPANDED: Final = 4 * 2**20
 
 # Variables that hold credentials: if a script leaves them empty, the user fills them in before running it.
@@ -87,7 +87,7 @@ class Command(Frozen):
     prefix: tuple[Setting, ...]
     """Assignments `NAME=value` in front of the command."""
     forwards: int | None
-    """Number of words in front of the script's `"$@"`, or None if it is not among the words."""
+    """Number of words in front of the script's `"$@"`, or None if the command does not contain it."""
     input: tuple[Fragment, ...] | None
     """Text of the heredoc that the command reads, or None."""
 
@@ -193,7 +193,7 @@ class Script(Outline):
         return result or [Fragment(b"", (Span(0, 0),), exact=False)]
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """Return the places in the file of an expansion at bytes `start` to `end` of the text."""
+        """Return the places in the file from which the bytes `start` to `end` of the text come."""
         parts = self.read_literal(start, end)
         first, last = parts[0].sites, parts[-1].sites
         if len(parts) == 1 or len(first) != len(last) or first[-1].start > last[-1].end:
@@ -293,9 +293,9 @@ class Script(Outline):
         return None
 
     def _find_condition(self, assignment: Assignment, chain: Chain, depth: int) -> AssignmentCondition | bool | None:
-        """Return the condition under which an assignment has been made at a place with a chain.
+        """Return the condition under which an assignment has run before a place with the chain `chain`.
 
-        Return True or False if that is known, and None if it depends on a loop, another process or a function.
+        Return True or False if that is certain, and None if it depends on a loop, another process or a function.
         """
         common = 0
         while common < min(len(assignment.chain), len(chain)) and assignment.chain[common] == chain[common]:
@@ -426,7 +426,7 @@ class Script(Outline):
             elif begin == end:
                 continue  # a word that the grammar added, perhaps past the end of the text
             elif child.is_named and kind not in ("comment", "file_redirect", "herestring_redirect"):
-                # Adjacent pieces are one word, wherever the grammar splits it. The grammar also drops a blank after a
+                # Adjacent pieces form one word, even if the grammar splits them. The grammar also drops a blank after a
                 # backslash that starts a word.
                 while _BLANK_AFTER_BACKSLASH.fullmatch(self.text, max(0, begin - 3), begin):
                     begin -= 2

@@ -52,8 +52,8 @@ def _find_line_end(script: ShellScript, invocation: Invocation) -> int:
 def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
     """Return the name and place of a setting (`lr=1e-5`, `--lr=1e-5`) on the line after an invocation, or None.
 
-    A setting that may be a variable assignment does not count: the script uses that variable, or the line is not
-    indented like an argument.
+    A setting does not count if it may be a variable assignment: if the script uses the variable, or if the line is not
+    indented further than the command.
     """
     match = _SETTING.match(script.source, _find_line_end(script, invocation))
     if match is None:

@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.outline import Assignment
 
-# Maximum nesting of expansions; deeper ones are unknown.
+# Maximum nesting of expansions; deeper expansions are unknown.
 MAX_DEPTH: Final = 12
 
 _PARAMETER: Final = re.compile(rb"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])")
@@ -46,7 +46,7 @@ class ExpandableScript(Protocol):
         """Return the bytes `start` to `end` of the text, with their places in the file."""
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """Return the places in the file of an expansion at bytes `start` to `end` of the text."""
+        """Return the places in the file from which the bytes `start` to `end` of the text come."""
 
     def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
         """Return the value of a variable at a place, or None if it is unknown."""
@@ -356,7 +356,7 @@ def _evaluate_tokens(tokens: list[str]) -> int | None:
 
 
 def find_closing(text: bytes, opening: int, end: int) -> int:
-    """Return the index after the bracket that closes the bracket at `opening`, respecting quotes; else `end`."""
+    """Return the index after the bracket that closes the bracket at `opening`, or `end`; quoted text is skipped."""
     pairs = {b"(": b")", b"{": b"}"}
     expected = [pairs[text[opening : opening + 1]]]
     index = opening + 1

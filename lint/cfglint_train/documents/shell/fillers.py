@@ -30,7 +30,7 @@ class EditedKey(str):
 
 
 def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterator[Route | EditedKey | str]:
-    """Yield the settings and keys that a script changes, and the texts that it replaces anywhere in the file.
+    """Yield the settings and keys that a script changes, and the strings that it replaces anywhere in the file.
 
     `names_config` returns whether one of the words is the path of the configuration.
     """

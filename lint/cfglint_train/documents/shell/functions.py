@@ -16,7 +16,7 @@ _NAME: Final = re.compile(rb"[^\s\"'`;|&()<>{}$=,]+")
 _COMPOSED_NAME: Final = re.compile(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
 _VARIABLE: Final = re.compile(rb"\$\{?(\w+)")
 
-# Commands that a file contains if it only prepares the script that sources it.
+# Commands that only set up the shell; a file with no others outside its functions is meant to be sourced.
 _PREPARATIONS: Final = frozenset(
     b"set shopt export declare typeset readonly local source . cd echo printf trap ulimit umask module alias unset "
     b"return : [ true test ml".split()
@@ -27,7 +27,7 @@ def find_uncalled(outline: Outline) -> frozenset[Step]:
     """Return the functions that are never called in a script, as steps of a chain.
 
     A name counts as called if it occurs outside comments in code that runs. The result is empty if the file only
-    defines functions, because other scripts may call them, and if the name of a command is composed.
+    defines functions, because other scripts may call them, or if the name of any command is composed at run time.
     """
     names: dict[bytes, list[SyntaxNode]] = {}
     for name, node, _ in outline.functions:

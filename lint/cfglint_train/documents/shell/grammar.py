@@ -27,7 +27,7 @@ _PLACEHOLDER: Final = re.compile(
 )
 _PLACEHOLDER_CLUE: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
-# Comment between continued lines. Bash runs no command and sees no word; the grammar ends the command there.
+# Comment in backticks between continued lines. In bash it expands to nothing; the grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
 _LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
@@ -114,7 +114,7 @@ def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
     line_end = text.find(b"\n", end)
     stop = len(text) if line_end < 0 else line_end
     if text.find(b"\\", start, stop) < 0:
-        return  # a line may have very many words
+        return  # fast path: a line may have very many words
     for match in _LOST.finditer(text, start, stop):
         if len(text[start : match.start()].rstrip(b" \t")) < end - start:
             yield Span(*match.span(1))

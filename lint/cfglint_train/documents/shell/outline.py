@@ -178,7 +178,7 @@ class Outline:
                     return chain
                 self.operands["or", child.id] = children[0]
                 return (*chain, ("or", child.id))
-            # a && b && c is a list in a list: what b sets is set for c.
+            # a && b && c is a list within a list; a variable that b sets is also set for c.
             top = chained.setdefault(node.id, node.id)
             if index == 0:
                 if child.type == "list":
@@ -189,7 +189,7 @@ class Outline:
         return chain
 
     def list_sources(self) -> list[tuple[SyntaxNode, Chain, SyntaxNode]]:
-        """Return the commands that source a file in source order, each with the word that names the file."""
+        """Return the commands that source a file, each with the word that names the file; in source order."""
         sources = []
         for node, chain, _ in self.simple_commands:
             name = node.child_by_field_name("name")
@@ -242,7 +242,7 @@ class Outline:
     def _note_declaration(self, node: SyntaxNode) -> str:
         """Record the exports of `export`, `declare`, `local` or `readonly`.
 
-        Return the kind that its assignments see as their parent: "local" if the names stay in the function.
+        Return the parent kind for its assignments: "local" if the variables are local to a function.
         """
         text = self._get_text(node)
         keyword = text.split(None, 1)[0]

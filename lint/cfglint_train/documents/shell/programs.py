@@ -194,14 +194,14 @@ class CommandPart(Frozen):
     program: str
     """The launcher's name in `LAUNCHERS`, or else the name, module or path as written."""
     head: tuple[int, ...]
-    """Indices of the words that name it."""
+    """Indices of the words that name the program."""
     word_range: range
     """Indices of the words after its name, up to the program that it starts."""
     flags: tuple[CommandFlag, ...]
     arguments: tuple[int, ...]
     """Indices of the words that are neither options nor their values, as far as that can be determined."""
     environment: tuple[Setting, ...] = ()
-    """Variables that it sets for the program that it starts (`env`)."""
+    """Variables that this program sets for the program that it starts (`env`)."""
     script: tuple[int, ...] | None = None
     """Indices of the words that run as a shell script (`bash -c WORD`); empty if the shell reads stdin."""
     open: str = ""
@@ -225,8 +225,8 @@ def partition(words: Sequence[Word]) -> list[CommandPart]:
 def _parse_part(words: Sequence[Word], at: int, module: bool) -> tuple[CommandPart, int | None, bool]:
     """Parse the program that begins at `at`.
 
-    Return the program, the index of the next program that it starts (or None), and whether that one is a script or
-    module.
+    Return the program, the index of the next program that it starts (or None), and whether the latter is a script
+    or module.
     """
     program, after = _parse_name(words, at, module)
     launcher = LAUNCHERS.get(program)

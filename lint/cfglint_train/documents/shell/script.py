@@ -106,7 +106,7 @@ class Invocation(Mapping):
         self.forwards = False
         """True if the script passes its own arguments on to the program (`"$@"`)."""
         self.nests = False
-        """True if one of the words is a script that contains further invocations."""
+        """True if the program is a shell that runs a nested script, from a word or from standard input."""
         self.open = ""
         """Expression that may add options which the text does not show; empty if all options are known."""
         self.scope: Command | None = None
@@ -204,14 +204,14 @@ class ShellScript(Document):
         return sorted(comments, key=lambda comment: comment.span)
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
+        """Return the first and the last line of the group around `line` that trailing backslashes join."""
         return find_continued_lines(self, line)
 
     def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
         """Yield options that are passed twice to a Python program.
 
         argparse uses the last of them; other programs often accept an option several times. Two options with different
-        conditions do not count, because they need not both be present.
+        conditions do not count, because they may never be passed together.
         """
         for route, entry, first in super().find_duplicate_keys():
             invocation = self.invocations[route[0]] if route and isinstance(route[0], int) else None
@@ -400,7 +400,7 @@ class ShellScript(Document):
         return word.text.isspace() and self.source[word.span.start : word.span.start + 1] == b"\\"
 
     def find_container(self, place: Span) -> tuple[str, Span]:
-        """Return the kind and the span of the innermost text around a place that holds words.
+        """Return the kind and the span of the innermost construct that holds the words at a place.
 
         The kinds are command, array, string, variable, heredoc and comment.
         """

@@ -14,7 +14,7 @@ MAX_SOURCED: Final = 3
 """Maximum depth of nested `source` commands; deeper scripts are not read."""
 
 Load = Callable[[str], bytes | None]
-"""Function that returns the bytes of a file, given its absolute path, or None if it is missing or off limits."""
+"""Function that returns the bytes of a file, given its absolute path, or None if it is missing or must not be read."""
 
 _SELF: Final = r'"?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?(?::-\$\{?0\}?)?\})"?'
 _REAL: Final = rf'(?:{_SELF}|"?\$\((?:readlink -f|realpath)(?: -s)?(?: --)? {_SELF}\)"?)'
@@ -63,7 +63,7 @@ def resolve_path_word(fragments: Iterable[Fragment]) -> str | None:
 def list_candidate_paths(path: str, sourcing: Sourcing) -> Iterator[str]:
     """Yield the possible paths of a sourced file, starting in the folder of the script.
 
-    The folders above it follow, because the script may be started from one of them.
+    Unless the path starts with `./`, the folders above it follow, because the script may be started from any of them.
     """
     if os.path.isabs(path):
         yield path

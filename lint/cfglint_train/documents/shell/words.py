@@ -127,7 +127,7 @@ def build_setting(name: str, value: Iterable[Fragment] | None) -> Setting:
 
 
 class PlacedWord:
-    """A word with its candidate places, until it has a place of its own."""
+    """A word and its candidate places; `separate` chooses one of the places."""
 
     __slots__ = ("field", "levels", "span")
 
@@ -194,7 +194,7 @@ def _find_target(field: tuple[Fragment, ...], span: Span) -> Span | None:
 
 
 def add_use_site(fragment: Fragment, sites: tuple[Span, ...], name: str, split: bool = False) -> Fragment:
-    """Return a fragment of a variable's value with the place where the variable `name` is used as outermost site."""
+    """Return a fragment of the value of variable `name`, with the sites of the variable's use as outermost sites."""
     return fragment._replace(sites=(*sites, *fragment.sites), names=(name, *fragment.names), split=split)
 
 

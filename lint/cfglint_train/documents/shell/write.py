@@ -1,8 +1,8 @@
 """Edits of shell scripts: set, insert, remove and rename options in place.
 
 Text that is parsed twice (a heredoc in a variable, the string of `bash -c`) is fragile. Therefore only words that need
-no quotes are written, and every set of edits is read back. If the edits would also change another program, or if the
-words do not come out as intended, `CannotEdit` is raised.
+no quotes are written, and the edited script is parsed again. If the edits also change another program, or if a program
+does not receive the intended words, `CannotEdit` is raised.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShellWriter:
         self._spans: list[Span] | None = None
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """Return the edits of all changes, sorted and read back.
+        """Return the edits of all changes, sorted and verified on the edited script.
 
         Raise `CannotEdit` if a change cannot be made.
         """
@@ -447,7 +447,8 @@ class ShellWriter:
 def _list_words(invocation: Invocation) -> list[tuple[str, bool]]:
     """Return the words of a program, each with whether it is known.
 
-    For a shell that runs a script, only the number of words counts, because that script's commands are compared.
+    For a shell that runs a script, only the number of words counts, because that script's commands are compared
+    separately.
     """
     if invocation.nests:
         return [("", True)] * len(invocation.words)

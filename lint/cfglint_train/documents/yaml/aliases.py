@@ -1,4 +1,4 @@
-"""Limits on a YAML tree whose aliases are replaced with their targets."""
+"""Limits on the size and depth of a YAML tree after its aliases are expanded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cfglint_train.documents.limits import MAX_DEPTH, MAX_NODES, LimitExceeded
 
 
 def check(root: Node, position: Callable[[int], Position]) -> None:
-    """Raise `LimitExceeded` if an alias is inside its own anchor or if the expanded tree is too large or too deep.
+    """Raise `LimitExceeded` if a node contains an alias of itself, or if the expanded tree is too large or too deep.
 
     Every node is measured once, so the time is linear in the size of the text.
     """
     measured: dict[int, tuple[int, int]] = {}
-    """Number of nodes that a node expands to, and their depth, by node id."""
+    """Number of nodes and depth of each expanded node, by node id."""
     ancestors: set[int] = set()
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:

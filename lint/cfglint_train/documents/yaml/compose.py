@@ -1,6 +1,7 @@
-"""Construction of the tree of a YAML text from parse events, because these have exact positions.
+"""Construction of YAML trees from PyYAML's parse events, which carry exact positions.
 
-Scalars are typed later, on demand, because the framework is known only after cfglint has looked at the tree.
+Scalars are typed later, on demand, because the framework and its dialect are known only after cfglint has
+inspected the tree.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class LoaderStop(Frozen):
     message: str
     position: Position
     character_offset: int
-    """Number of characters before that place."""
+    """Number of characters before `position`."""
 
 
 def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
-    """Return the root of a text, and the place where libyaml stops if only PyYAML's scanner can parse the text.
+    """Return the root node, and the place where libyaml stops if only PyYAML's own scanner can parse the text.
 
     The root is None for an empty text; the place is None if libyaml parses the text. Raise `DocumentError` if neither
     can parse it, and `LimitExceeded` if it is too large.
@@ -97,11 +98,11 @@ _Stack = list[tuple[Mapping | Sequence, list[Node]]]
 
 
 def _describe_unclosed(error: Any, stack: _Stack, source: bytes, position: Position) -> str:
-    """Return a note on a quote or bracket that is open at an error, or on a quote that closes on that line."""
+    """Return a note on the quote or bracket still open at an error, or on a multi-line quote closed on its line."""
     line = Document("", source).locate
     if not isinstance(error, yaml.MarkedYAMLError):
         return ""
-    unexpected = (error.problem or "").startswith("found unexpected ")  # the end or a new document, not a wrong escape
+    unexpected = (error.problem or "").startswith("found unexpected ")  # the text ends or a new document starts
     if unexpected and "quoted scalar" in (error.context or "") and error.context_mark is not None:
         return f"; the quote on line {error.context_mark.line + 1} is not closed"
     if stack and isinstance(last := _find_last_node(*stack[-1]), Scalar) and last.style in ("'", '"'):

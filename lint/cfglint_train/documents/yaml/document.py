@@ -53,7 +53,7 @@ class YamlDocument(Document):
         return is_doubtful(self.source)
 
     def find_refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        """Return the reason for which each loader of a dialect rejects the text, or None if the loader accepts it.
+        """Return, for each loader of a dialect, the reason why it rejects the text, or None if it accepts the text.
 
         The result is empty if the text contains nothing doubtful.
         """
@@ -83,7 +83,7 @@ class YamlDocument(Document):
         return scalar.value
 
     def list_comments(self) -> list[Comment]:
-        """Return every comment, from a `#` outside of scalars to the end of its line."""
+        """Return every comment, from a `#` outside scalars to the end of its line."""
         comments = []
         spans = sorted(scalar.span for scalar in list_scalars(self.root))
         starts = [span.start for span in spans]

@@ -10,19 +10,19 @@ from cfglint_train.foundation.typed import Final
 _SIGNS: Final = (
     *(b"\t", b"?", b"&", b"!", b"<<"),  # tabs, complex keys, anchors, tags, merges
     *(b"0b_", b"0x_", b"._"),  # numbers without a digit
-    *(b" :", b"\n:", b"\r:", b"{:", b",:", b"]:", b"}:", b"~:", b"ull:", b"ULL:"),  # keys other than text
+    *(b" :", b"\n:", b"\r:", b"{:", b",:", b"]:", b"}:", b"~:", b"ull:", b"ULL:"),  # keys that are not strings
     *(b"\n%", b"\n...", b"\r%", b"\r..."),  # directives, ends of documents
-    *(b"%c#" % sign for sign in b"|>+-0123456789"),  # a comment directly after a block sign
+    *(b"%c#" % sign for sign in b"|>+-0123456789"),  # a comment directly after a block scalar header
     *(b"\\'", b"\\u", b"\\U"),  # escapes
-    *(b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),  # line ends beyond ASCII
+    *(b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),  # non-ASCII line breaks
 )
 _FORMS: Final = (
-    re.compile(rb"=(?:$|[\s,\]}:])", re.M),  # a value with its own type
+    re.compile(rb"=(?:$|[\s,\]}:])", re.M),  # `=`, for which YAML 1.1 has a type of its own
     re.compile(rb"-(?:(?<=[\s\[{,:-][0-9]{4}-)|(?<=\A[0-9]{4}-))[0-9][0-9]?-[0-9]"),  # dates
     re.compile(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
 )
 _LONG_NUMBER: Final = re.compile(rb"[0-9:_.]{300}")
-"""Pattern that includes every number too long for PyYAML: 4,300 digits, or 173 parts in base 60."""
+"""Pattern found in every number that is too long for PyYAML: 4,300 digits, or 173 parts in base 60."""
 
 
 def is_doubtful(source: bytes) -> bool:
@@ -34,7 +34,7 @@ def is_doubtful(source: bytes) -> bool:
     return (
         any(characters.issuperset(sign) and sign in source for sign in _SIGNS)
         or source.startswith((b"%", b"...", b":"))
-        or source.find(BOM, 1) > 0  # libyaml skips a mark at the start of any line
+        or source.find(BOM, 1) > 0  # libyaml skips a byte order mark at the start of any line
         or any(form.search(source) for form in _FORMS)
         or any(len(line) > 300 and _LONG_NUMBER.search(line) for line in source.split(b"\n"))
     )

@@ -1,8 +1,9 @@
 """Texts that YAML loaders reject although cfglint can read them, determined with PyYAML's own classes.
 
 cfglint reads YAML with libyaml, which is ten times as fast as PyYAML's scanner and accepts more, such as a tab between
-tokens or a comment directly after `|`. libyaml alone also misses the errors of constructors (a tag, an invalid date, a
-list as a key). A text with a doubtful construct (`doubts.py`) is therefore read again, as the framework reads it.
+tokens or a comment directly after `|`. libyaml alone also misses the errors that
+constructors raise (an unknown tag, an invalid date, a list as a key). cfglint therefore loads a text with a doubtful
+construct (`doubts.py`) a second time, as the framework does.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Refusal(Frozen):
     loader: str
     message: str
     span: Span
-    """Text from the place where the loader stops to the end of the line."""
+    """Span from the place where the loader stops to the end of the line."""
 
 
 class _LoaderMixin:
-    """Common behavior of the loaders: template placeholders count as text, and every error has a position."""
+    """Common behavior of the loaders: template placeholders count as strings, and every error has a position."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[misc]
@@ -50,7 +51,7 @@ class _LoaderMixin:
 
 
 class _OmegaConfMixin(_LoaderMixin):
-    """OmegaConf's checks of the types of keys and values.
+    """OmegaConf's type checks of keys and values.
 
     Source: omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`. Rule SYN003 reports duplicate keys.
     """
@@ -72,7 +73,7 @@ class _OmegaConfMixin(_LoaderMixin):
 
 
 def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop | None) -> tuple[Refusal | None, ...]:
-    """Return the reason for which each loader of a dialect rejects a text, or None if the loader accepts it.
+    """Return, for each loader of a dialect, the reason why it rejects a text, or None if it accepts the text.
 
     `libyaml_stop` is not None if libyaml rejects the text and only PyYAML's scanner accepts it.
     """

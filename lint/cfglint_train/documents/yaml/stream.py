@@ -1,4 +1,4 @@
-"""YAML files with several documents (manifests); cfglint uses their comments and texts, but not their settings."""
+"""YAML files with several documents (manifests); cfglint reads their comments and strings, but no settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOCUMENT_START: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
 
 
 class YamlStream(Document):
-    """A YAML file as the sequence of its documents."""
+    """A YAML file with any number of documents."""
 
     syntax: ClassVar[str] = "yaml"
 

@@ -30,10 +30,10 @@ from cfglint_train.foundation.typed import Any
 
 
 class YamlWriter(Writer[Document]):
-    """Conversion of the changes of one YAML document into edits."""
+    """Conversion of changes to one YAML document into edits."""
 
     def set(self, change: Set) -> list[Edit]:
-        """Return the edits that replace or insert a value whose parent exists, or start an empty file."""
+        """Return the edits that replace or insert a value whose parent exists, or fill an empty file."""
         document, route, value = self.document, change.route, change.value
         step = route[-1]
         parent = document.find_node(route[:-1]) if len(route) > 1 else document.root and follow(document.root)
@@ -56,7 +56,7 @@ class YamlWriter(Writer[Document]):
     def _replace(self, node: Node, value: Any, in_flow: bool, column: int, after: int) -> list[Edit]:
         """Return the edits that replace a value.
 
-        In a block, the value starts at `after`, the offset behind the colon of its key or the dash of its item.
+        In a block, the value starts at `after`, the offset just after the colon of its key or the dash of its item.
         """
         document = self.document
         if is_identical(document.build_value(node), value):
@@ -265,7 +265,7 @@ class YamlWriter(Writer[Document]):
         return text
 
     def _is_safe_plain(self, text: str, in_flow: bool) -> bool:
-        """Return whether both dialects read the plain text back as the same string."""
+        """Return whether both dialects read `text` as the same string if it is written without quotes."""
         if not text or not text.isprintable() or text != text.strip() or text[0] in "-?:,[]{}#&*!|>'\"%@`=<~":
             return False
         if ": " in text or " #" in text or text.endswith(":") or (in_flow and re.search(r"[,?\[\]{}]", text)):

@@ -15,7 +15,9 @@ from cfglint_train.frameworks.accelerate.settings import build_deepspeed_route
 
 _SWITCHES: Final = {"use_fsdp": "FSDP", "use_deepspeed": "DEEPSPEED", "multi_gpu": "MULTI_GPU"}
 EXCLUSIVE_SWITCHES: Final = frozenset(("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"))
-"""Mutually exclusive switches: accelerate 0.20.3 to 1.15.0 raise ValueError for two (_validate_launch_command)."""
+"""Mutually exclusive switches: accelerate 0.20.3 to 1.15.0 raise ValueError if two of them are set
+(_validate_launch_command).
+"""
 _DEEPSPEED_OPTIONS: Final = frozenset((
     "deepspeed_config_file", "deepspeed_moe_layer_cls_names", "gradient_accumulation_steps", "gradient_clipping",
     "offload_optimizer_device", "offload_optimizer_nvme_path", "offload_param_device", "offload_param_nvme_path",
@@ -27,7 +29,7 @@ _TOP_LEVEL_OPTIONS: Final = frozenset(("mixed_precision", "num_machines", "num_p
 def read_launcher_options(options: Mapping[str, Any]) -> Mapping[Route, tuple[str, Any]]:
     """Return the settings that the options state, by route, each with the name of its option.
 
-    Empty if accelerate does not read the options or rejects them.
+    Return an empty mapping if accelerate does not read the options or rejects them.
     """
     settings: dict[Route, tuple[str, Any]] = {}
     for name, value in options.items():

@@ -46,9 +46,8 @@ def _read_rendezvous(config: Config) -> Iterator[Triple]:
     """Yield whether the nodes of a launch can find each other.
 
     DeepSpeed's launcher, which accelerate starts unless `deepspeed_multinode_launcher` is "standard", finds the first
-    host itself. A file without `machine_rank` leaves it open: all nodes share the file, and the launch states what
-    differs. Source:
-    accelerate 1.15.0 utils/launch.py (prepare_multi_gpu_env, prepare_deepspeed_cmd_env), 1.11.0
+    host itself. Nothing is yielded without `machine_rank`: all nodes then share the file, and the launch states what
+    differs. Source: accelerate 1.15.0 utils/launch.py (prepare_multi_gpu_env, prepare_deepspeed_cmd_env), 1.11.0
     commands/config/config_args.py (machine_rank is 0 by default), commands/config/cluster.py (always prompts for it).
     """
     if config.get("main_process_ip") is not None:
@@ -90,14 +89,14 @@ def _find_fsdp_origin(config: Config, name: str) -> Origin:
 
 
 def _parse_choice(value: Any, names: tuple[str, ...]) -> str | None:
-    """Return the choice that `value` names, by its name or by its position in `names` from 1, or None."""
+    """Return the choice that `value` names, by its name or by its 1-based position in `names`, or None."""
     text = str(value).lower()
     return text if text in names else {str(position): name for position, name in enumerate(names, 1)}.get(text)
 
 
 _POLICIES: Final = {"TRANSFORMER_BASED_WRAP": "block", "SIZE_BASED_WRAP": "size", "NO_WRAP": "root"}
 
-# torch.distributed.fsdp.StateDictType, in its order.
+# The members of torch.distributed.fsdp.StateDictType, in order.
 _STATE_DICTS: Final = ("full_state_dict", "local_state_dict", "sharded_state_dict")
 
 

@@ -24,7 +24,7 @@ _OWN_KEYS: Final = frozenset((
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with a `distributed_type` of accelerate and other keys of its config.
+    """Recognize a mapping with one of accelerate's values of `distributed_type` and other keys of its config.
 
     At least half of all keys must be accelerate's.
     """

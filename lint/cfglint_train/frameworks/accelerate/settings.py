@@ -17,6 +17,6 @@ def build_deepspeed_route(key: str) -> tuple[str, str]:
 
 
 def has_deepspeed_file(config: Config) -> bool:
-    """Return whether the DeepSpeed settings are in a separate file; accelerate then rejects others in the section."""
+    """Return whether a separate file holds the DeepSpeed settings, so that accelerate rejects others in the section."""
     stated = config.get(*build_deepspeed_route("deepspeed_config_file"))
     return isinstance(stated, str) and stated != "none"

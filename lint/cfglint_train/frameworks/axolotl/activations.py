@@ -205,7 +205,7 @@ def _read_loss(config: Config) -> Iterator[Triple]:
         loss, key = _find_preference_loss(config)
         yield "activations.fused_loss", loss, find_origin(config, key, "rl")
     elif has_plugin(config, "kd") and read_bool(config, "kd_trainer") and not is_before(config, "0.18.0"):
-        # integrations/kd/trainer.py: the model computes the logits of one token, the loss those of 1,024 at a time.
+        # integrations/kd/trainer.py: the model computes logits of one token, and the loss those of 1,024 at a time.
         yield "activations.fused_loss", "liger_distilled", config.get_origin("kd_trainer")
     elif has_cce and config.get("cut_cross_entropy", default=True) is not False:
         yield "activations.fused_loss", "cce", find_origin(config, "cut_cross_entropy", "plugins")

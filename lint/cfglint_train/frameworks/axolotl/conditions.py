@@ -21,7 +21,7 @@ def fsdp2(value: Lookup) -> bool:
 
 
 def _find_fsdp_version(value: Lookup) -> int | None:
-    """Return the FSDP version that axolotl uses, 1 or 2, or None if FSDP is off or the version unknown."""
+    """Return the FSDP version that axolotl uses, 1 or 2, or None if FSDP is off or the version is unknown."""
     names = ("fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_config", "fsdp")
     values = [value(name) for name in names]
     release = parse_release(value("@release"))

@@ -27,7 +27,7 @@ def _parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     return parse_trailing(config, words)
 
 
-# LLaMA-Factory's name of each template of a model family (axolotl utils/schemas/enums.py ChatTemplate).
+# LLaMA-Factory's name for each template that belongs to a model family (axolotl utils/schemas/enums.py ChatTemplate).
 _TEMPLATES: Final = {
     "llama3": "llama3", "llama4": "llama4", "gemma": "gemma", "gemma3": "gemma3", "gemma3n": "gemma3n",
     "gemma4": "gemma4", "qwen_25": "qwen", "qwen3": "qwen3", "qwen2_vl": "qwen2_vl",

@@ -29,7 +29,7 @@ def read_fsdp_version(config: Config) -> int | None:
 def has_fsdp(config: Config) -> bool:
     """Return whether axolotl's file itself turns FSDP on.
 
-    If only accelerate's file does, axolotl still takes the group sizes of all parallelism from its own file, and
+    If only accelerate's file does, axolotl still reads the sizes of the parallel groups from its own file, and
     rejects them (0.17.0, `utils/distributed.py`, _get_parallel_config_kwargs).
     """
     return read_fsdp_version(config) is not None

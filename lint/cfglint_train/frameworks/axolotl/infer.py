@@ -152,7 +152,7 @@ def _infer_loading(job: Job) -> None:
     """Infer that each FSDP rank loads the whole quantized model onto its GPU before sharding.
 
     This does not apply if only rank 0 loads the model. Source: 0.18.0 loaders/model.py sets device_map
-    {"": LOCAL_RANK} for 4 bits, and none for 8, for which transformers uses the process's GPU
+    {"": LOCAL_RANK} for 4 bits. For 8 bits it sets none, and transformers uses the process's GPU
     (quantizers/quantizer_bnb_8bit.py, update_device_map).
     """
     reading = job.plan
@@ -166,7 +166,7 @@ def _infer_evaluation(job: Job) -> None:
     """Infer the evaluation batch.
 
     From 0.8.0 on, evaluation packs are as large as training packs, whatever eval_batch_size is
-    (core/trainers/base.py, _create_multipack_sampler). In 0.7.1, _get_eval_sampler used its own size.
+    (core/trainers/base.py, _create_multipack_sampler). In 0.7.1, _get_eval_sampler used the evaluation batch size.
     """
     config, reading = job.main, job.plan
     micro, is_packed = reading.get("batch.micro"), reading.get("sequence.packing") and config.get("rl") is None

@@ -61,7 +61,7 @@ class AxolotlKeys(Keys):
     Source: `utils/schemas/`, `integrations/config.py`.
     """
 
-    # axolotl passes any text to the HF Trainer, which rejects unknown values (0.18.0 to 0.21.0 core/builders/base.py).
+    # axolotl passes any value to the HF Trainer, which rejects unknown values (0.18.0 to 0.21.0 core/builders/base.py).
     forwarded_settings = {
         "lr_scheduler": ("transformers.SchedulerType", ("one_cycle", "rex")),
         "optimizer": ("transformers.training_args.OptimizerNames", ()),
@@ -96,8 +96,8 @@ class AxolotlKeys(Keys):
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether a blank word in the command stops the launch, because `axolotl train` accepts a single file.
 
-        Up to 0.10, click rejects the word. Later, the launcher takes it for a script (0.6.0 to 0.18.0 `cli/main.py`).
-        Without a launcher, it is ignored.
+        Up to 0.10, click rejects the word. Later, the launcher treats it as a script (0.6.0 to 0.18.0 `cli/main.py`).
+        Without a launcher, the word is ignored.
         """
         return invocation.program == "axolotl" and all(
             word.is_known and "python" not in word.text for word in invocation.words
@@ -144,8 +144,8 @@ class AxolotlKeys(Keys):
     def load_plugin(self, config: Config, route: Route, plugins: tuple[str, ...]) -> KeyRewrite | None:
         """Return the rewrite that adds the plugin of a key to `plugins`, or None if several plugins have the key.
 
-        Safe if the plugin leaves the run's results unchanged (Liger, Cut Cross-Entropy). Only displayed if two losses
-        would replace each other.
+        The rewrite is safe if the plugin leaves the run's results unchanged (Liger, Cut Cross-Entropy). It is only
+        displayed if two losses would replace each other.
         """
         if len({name.rpartition(".")[2] for name in plugins}) != 1:
             return None

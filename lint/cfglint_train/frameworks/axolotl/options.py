@@ -46,7 +46,7 @@ def _is_misspelt_option(config: Config, words: list[str], name: str) -> bool:
 
 
 def _is_near(name: str, route: Route) -> bool:
-    """Return whether an option is similar to a top-level setting: differs by a letter or two."""
+    """Return whether an option is similar to a top-level setting, that is, differs by a letter or two."""
     from difflib import SequenceMatcher
 
     return len(route) == 1 and SequenceMatcher(None, name, str(route[0])).ratio() >= _MIN_SIMILARITY
@@ -88,13 +88,16 @@ def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, st
 
 
 def _list_kinds(config: Config, route: Route) -> list[str]:
-    """Return the names of a setting's value types, empty if it does not exist. The first determines its option."""
+    """Return the names of a setting's value types, or an empty list if the setting does not exist.
+
+    The first type determines the form of the option.
+    """
     fact = vocabulary.load("axolotl").find_fact(route, config.release)
     return [] if fact is None else [kind.name for kind in fact.list_kinds()]
 
 
 def _convert_value(text: str, current: Any) -> Any:
-    """Convert a text to the type of the current value in the file; without a value, as YAML would type it."""
+    """Convert a string to the type of the file's current value, or as YAML does if the file has no value."""
     if isinstance(current, bool):
         return text.lower() in _TRUE_WORDS
     if current is not None and not isinstance(current, (int, float)):

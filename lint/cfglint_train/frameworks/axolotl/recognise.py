@@ -22,9 +22,9 @@ _FOREIGN_KEYS: Final = frozenset(("merge_method", "slices", "defaults", "hydra",
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with `base_model` and at least two typical keys, including a key of `_OWN_KEYS`.
+    """Recognize a mapping with `base_model` and at least two typical keys, including a key of `_OWN_KEYS`.
 
-    A file with a key of another tool is not recognised.
+    A file with a key of another tool is not recognized.
     """
     root = document.root
     if not isinstance(root, MappingNode) or "base_model" not in root.index:

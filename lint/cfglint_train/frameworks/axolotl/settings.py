@@ -12,13 +12,13 @@ CCE_PLUGIN: Final = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugi
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
-    """Return a setting as pydantic's boolean, or None if it is absent, null or invalid."""
+    """Return a setting as the boolean that pydantic reads, or None if it is absent, null or invalid."""
     value = config.get(*route)
     return None if value is None else PYDANTIC.boolean.read_or_none(value)
 
 
 def read_integer(config: Config, *route: str) -> int | None:
-    """Return a setting as pydantic's integer, or None if it is absent, null or invalid."""
+    """Return a setting as the integer that pydantic reads, or None if it is absent, null or invalid."""
     value = config.get(*route)
     return None if value is None else PYDANTIC.integer.read_or_none(value)
 
@@ -43,7 +43,7 @@ def is_sharegpt(dataset: Any) -> bool:
 def get_fsdp_setting(config: Config, key: str) -> Any:
     """Return a key of `fsdp_config`, with or without the old `fsdp_` prefix, or None.
 
-    Values that pydantic reads as booleans become booleans; of strings, only "true" and "false" do.
+    Values that pydantic reads as booleans become booleans, except strings other than "true" and "false".
     """
     for route in (("fsdp_config", key), ("fsdp_config", f"fsdp_{key}")):
         value = config.get(*route)

@@ -55,7 +55,7 @@ _COMMUNICATION_CODEC: Final = _ignore_case(
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
-    """Return a setting as pydantic's boolean, or None if it is absent, invalid, or "auto", which DeepSpeed drops."""
+    """Return a setting as the boolean that pydantic reads, or None if it is absent, invalid or "auto"."""
     value = config.get(*route)
     return None if value is None or value == "auto" else DEEPSPEED.boolean.read_or_none(value)
 
@@ -142,7 +142,7 @@ _PIN_DEFAULT: Final = ValueByRelease((("", False), (_PINS_SINCE, True)))
 
 
 def is_pinning_by_default(config: Config) -> bool:
-    """Return whether the DeepSpeed release certainly pins offloaded memory by default: is 0.19.5 or newer."""
+    """Return whether the DeepSpeed release certainly pins offloaded memory by default (0.19.5 or newer)."""
     return config.releases.is_certainly_at_least("deepspeed", _PINS_SINCE) is True
 
 
@@ -445,7 +445,7 @@ LENSES: Final = (
     _build_key("batch.global_", _BATCH_CODEC, "train_batch_size", null=ABSENT),
 )
 
-# Fields whose "auto" an HF host replaces by its own value (transformers integrations/deepspeed.py).
+# Fields whose "auto" an HF host replaces with its own value (transformers integrations/deepspeed.py).
 HOST_FILLED_FIELDS: Final = frozenset((
     "batch.micro", "batch.accumulation", "batch.global_", "optimizer.clipping", "precision.compute",
     "parallel.reduce_bucket", "parallel.prefetch_bucket", "parallel.persistence_threshold",

@@ -23,7 +23,7 @@ _WEAK_KEYS: Final = frozenset((
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise an object with `zero_optimization`, or with a key that only DeepSpeed has and another DeepSpeed key.
+    """Recognize an object with `zero_optimization`, or with a key that only DeepSpeed has and another DeepSpeed key.
 
     `train_batch_size`, `optimizer.type` and `fp16.enabled` together are enough too.
     """

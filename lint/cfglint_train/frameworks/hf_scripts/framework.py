@@ -1,6 +1,6 @@
 """Python scripts that call the transformers Trainer with arguments that can be read from the source.
 
-Scripts are read like TRL's (`trainer_script/reader.py`); the settings have the same names and lenses.
+Scripts are read the way TRL scripts are (`trainer_script/reader.py`), with the same setting names and lenses.
 
 Sources: transformers 4.30.0 to 5.24.0 (`training_args.py`), 4.57.1 and 5.8.0 (`trainer.py`, `loss/loss_utils.py`); for
 the Trainer and accelerate, see `hf_trainer`.

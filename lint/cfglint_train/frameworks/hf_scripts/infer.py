@@ -1,4 +1,4 @@
-"""Inference for HF Trainer scripts: the Trainer's defaults, and values that the script's code leaves unknown."""
+"""Inference for HF Trainer scripts: the Trainer's defaults, and values that the code does not determine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def infer(job: Job) -> None:
 
 
 def _infer_loss(job: Job) -> None:
-    """Mark a custom or smoothed loss as unsupported, and infer whether evaluation with Liger skips the logits.
+    """Mark a custom loss or label smoothing as unsupported, and infer whether evaluation with Liger skips the logits.
 
     Source: transformers 5.15.0 trainer.py, prediction_step.
     """

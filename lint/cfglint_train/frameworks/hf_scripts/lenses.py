@@ -1,4 +1,4 @@
-"""Lenses for HF Trainer scripts: TRL's, except for keys of TRL's own classes."""
+"""Lenses for HF Trainer scripts: TRL's lenses without the keys of TRL's own classes, plus sample length and Liger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _read_sample_length(config: Config) -> Iterator[Triple]:
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
-    """Yield whether Liger's loss and layers are used: by `use_liger_kernel`, or by a model class of Liger."""
+    """Yield whether Liger's loss and layers are on, through `use_liger_kernel` or a Liger model class."""
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     node = config.get_node()

@@ -1,4 +1,4 @@
-"""Find models that a script imports from other modules of its repository, which are parsed but never imported."""
+"""Search for models that a script imports from its repository's modules, which cfglint parses but never imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _BLOCK_NODES: Final = (ast.If, ast.Try, ast.With)
 def find_imported_source(document: PythonScript, expressions: Iterable[ast.expr], pattern: re.Pattern[bytes]) -> str:
     """Return an imported name that the expressions depend on and whose definition matches a pattern, or "".
 
-    The definition must be in the script's repository. A match in a definition that it uses counts, too.
+    The definition must be in the script's repository. A match in another definition that this definition uses counts,
+    too.
     """
     names = _find_sources(document, expressions)
     search = _Search(pattern)
@@ -129,7 +130,7 @@ class _Search:
         self._modules: dict[tuple[str, str], PythonScript | None] = {}
 
     def is_imported(self, document: PythonScript, name: str, used: Collection[str]) -> bool:
-        """Return whether an imported name leads to a match; for an imported module, whether a member in `used` does."""
+        """Return whether the definition of an imported name matches; for a module, any of its members in `used`."""
         for module, imported_name in _find_origins(document, name):
             imported_module = self._load_module(document, module)
             if imported_module is not None and imported_name and self._is_matching(imported_module, imported_name):

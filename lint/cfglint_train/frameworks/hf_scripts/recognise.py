@@ -28,7 +28,7 @@ _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
 _LANGUAGE_MODEL_TRAINING: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
 """Evidence that a model of a custom class is a language model.
 
-Either the class of a causal language model, or a trainer that is named after a tuning method.
+The pattern finds the class of a causal language model, or a trainer that is named after a tuning method.
 """
 _LANGUAGE_MODEL: Final = re.compile(
     _LANGUAGE_MODEL_TRAINING.pattern
@@ -44,11 +44,11 @@ _OPTIMIZER_ARGUMENTS: Final = ("optimizer", "optim")
 _IMPORTED_MODEL_REASON: Final = "its model comes from another module"
 _TRAINING_PACKAGES: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHER_FRAMEWORKS: Final = ("olmo_core",)
-"""Packages with their own trainers, whose scripts cfglint reads as other frameworks."""
+"""Packages with their own trainers; other frameworks of cfglint read their scripts."""
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise each Trainer that a script creates.
+    """Recognize each Trainer that a script creates.
 
     A script that trains a causal language model but whose settings cannot be read is returned with the reason.
     """
@@ -90,7 +90,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
     if is_causal and not run.refusal:
         return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
-    # A transformers class without a causal suffix loads another kind of model. PEFT's classes take any model, and a
+    # A transformers class without a causal suffix loads another kind of model. PEFT's classes wrap any model, and a
     # class from another module may be a language model.
     is_open = not run.model_class or module.partition(".")[0] == "peft"
     is_own = bool(run.model_class) and module.partition(".")[0] not in _LIBRARIES
@@ -132,10 +132,10 @@ def _find_imported_causal(document: PythonDocument, expressions: Iterable[ast.ex
 
 
 def _recognise_other_training(document: PythonDocument, modules: set[str]) -> list[RecognisedConfig]:
-    """Recognise a script that trains a causal language model with an imported trainer or its own training loop.
+    """Recognize a script that trains a causal language model with an imported trainer or its own training loop.
 
-    Evidence of the model is its class, also in the module that builds it, or an import from TRL, which trains hardly
-    any other models.
+    The model counts as a causal language model if its class shows that, in the script or in the module that builds the
+    model, or if the script imports TRL, which is rarely used for other models.
     """
     if os.path.basename(document.path).startswith("test_"):
         return []
@@ -193,7 +193,7 @@ def _is_of_repository(document: PythonDocument, name: str) -> bool:
 
 
 def _is_program(document: PythonDocument) -> bool:
-    """Return whether a file is meant to be run: mentions `__main__`, or has top-level expressions such as calls."""
+    """Return whether a file is meant to be run: it mentions `__main__` or has top-level expressions such as calls."""
     return b"__main__" in document.source or any(isinstance(node, ast.Expr) for node in document.module.body[1:])
 
 

@@ -17,9 +17,9 @@ from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 
 SECTION_FILES: Final = ("fsdp_config", "accelerator_config")
-"""Arguments that take a section or the path of a JSON file that contains it.
+"""Arguments that accept a section or the path of a JSON file that contains the section.
 
-`fsdp_config` in transformers 4.30.0 to 5.24.0, `accelerator_config` from 4.38 on.
+transformers 4.30.0 to 5.24.0 accept a path for `fsdp_config`; 4.38 and newer also for `accelerator_config`.
 """
 
 
@@ -45,7 +45,7 @@ def _build_limit_codec(loader: Loader) -> Codec:
 
 
 def _build_run_steps_codec(loader: Loader) -> Codec:
-    """Return the codec of the steps of the whole run. Values below 1 are unreadable, because the epochs apply."""
+    """Return the codec of the run's steps. Values below 1 are unreadable: the number of epochs applies."""
 
     def read(value: Any) -> Any:
         number = loader.integer.read(value)

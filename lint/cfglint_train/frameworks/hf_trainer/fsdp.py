@@ -15,7 +15,7 @@ from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# accelerate utils/constants.py: the position in the list, counted from 1, is a valid spelling too.
+# accelerate also accepts the position in this list, counted from 1 (utils/constants.py).
 SHARDING_STRATEGIES: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 STATE_DICTS: Final[Mapping[str, str]] = {
     "FULL_STATE_DICT": "full",
@@ -41,7 +41,7 @@ def is_resharding(sharding: str | None) -> bool | None:
 
 
 def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterator[Triple]:
-    """Yield sharding strategy and resharding. FSDP1 states the former, FSDP2 the latter; the other follows."""
+    """Yield sharding strategy and resharding. FSDP1 sets the strategy, FSDP2 sets resharding; the other is derived."""
     derived_origin = Origin(
         "inferred", origin.place, "sharding strategy and reshard_after_forward set the same thing", origin.key
     )
@@ -71,7 +71,7 @@ def get_fsdp_setting(config: Config, name: str) -> Any:
 
 
 def read_fsdp_flag(config: Config, name: str, default: bool) -> bool:
-    """Return a boolean key of `fsdp_config`, parsed as `str_to_bool(str(value))` does, or `default`."""
+    """Return a boolean key of `fsdp_config`, parsed like `str_to_bool(str(value))`, or `default`."""
     value = get_fsdp_setting(config, name)
     flag = None if value is None else ACCELERATE.boolean.read_or_none(value)
     return default if flag is None else flag
@@ -100,7 +100,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     if isinstance(config.get("fsdp_config"), str):  # a separate file
         yield "parallel.strategy", None, config.get_origin("fsdp_config")
         return
-    if version not in (1, 2):  # accelerate rejects it
+    if version not in (1, 2):  # accelerate rejects any other version
         yield "parallel.strategy", None, origin
         return
     yield "parallel.strategy", f"fsdp{version}", origin
@@ -132,7 +132,7 @@ FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",
 
 
 def infer_fsdp(job: Job) -> None:
-    """Infer the reduction format, the number of ranks that shard a copy of the states, and the number of replicas."""
+    """Infer the reduction format, the size of a shard group, and the number of replicas."""
     reading = job.plan
     if reading.get("parallel.strategy") not in FSDP:
         return
@@ -157,7 +157,7 @@ def infer_fsdp(job: Job) -> None:
         reading.infer("parallel.shard_size", max(1, ranks // replicas), "all data-parallel ranks")
     size = reading.get("parallel.shard_size")
     if size and reading.is_stated("parallel.shard_size"):
-        # accelerate's dp_shard_cp mesh and axolotl's expert parallelism: their ranks also shard the states.
+        # Context-parallel ranks (accelerate's dp_shard_cp mesh) and axolotl's expert-parallel ranks shard states, too.
         size *= (plan.parallel.context or 1) * (plan.parallel.expert or 1)
     if size:
         reading.infer("parallel.replicas", max(1, ranks // size), "the ranks beyond one shard group")

@@ -34,7 +34,7 @@ def infer_batch(job: Job) -> None:
 def infer_mixed_precision(job: Job, stated: bool) -> None:
     """Apply the launch's mixed precision unless the Trainer's own `bf16` or `fp16` is `stated`.
 
-    TrainingArguments then reads ACCELERATE_MIXED_PRECISION (5.8.0, section 5 of `__post_init__`).
+    If neither is set, TrainingArguments reads ACCELERATE_MIXED_PRECISION (5.8.0, section 5 of `__post_init__`).
     """
     companion, reading = job.companions.get("accelerate"), job.plan
     if companion is None or stated or reading.get("parallel.strategy") == "zero":
@@ -55,7 +55,7 @@ _LISTED_EXPERTS_TYPES: Final = frozenset((
 
 
 def infer_experts(job: Job) -> None:
-    """Infer whether experts are quantized: transformers 4 stores those of most models as linear layers, 5 does not."""
+    """Infer whether experts are quantized: only transformers 4 stores the experts of most models as linear layers."""
     reading, model = job.plan, job.architecture
     if model is None or model.experts is None or model.model_type not in _LISTED_EXPERTS_TYPES:
         return
@@ -77,7 +77,7 @@ _KNOWN_QUANTIZATIONS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
 DEQUANTIZED_KINDS: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
 """Published quantizations that transformers may not keep, with the quantization after loading (None: unknown).
 
-transformers expands MXFP4 to 16 bits or refuses to train it. It does the same with FP8 if the GPU has no FP8 arithmetic
+transformers expands MXFP4 to 16 bits or rejects training. It does the same with FP8 if the GPU has no FP8 arithmetic
 (5.23.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
 """
 
@@ -88,9 +88,9 @@ def infer_published_quantization(
     """Infer the quantization from a checkpoint that is published quantized.
 
     The checkpoint's own `quantization_config` applies (transformers 5.23.0, quantizers/auto.py,
-    merge_quantization_configs). `becomes`: the quantization after loading, for kinds that change; None means unknown,
-    as for kinds that the plan does not know. `overrides`: the checkpoint's kind also replaces a quantization that the
-    config requests.
+    merge_quantization_configs). `becomes`: the quantization after loading, for kinds that change; None means unknown.
+    A kind that the plan cannot represent is unknown, too. `overrides`: the checkpoint's kind also replaces a
+    quantization that the config requests.
     """
     model, reading = job.architecture, job.plan
     requested, requested_origin = reading.get("method.quantization"), reading.get_origin("method.quantization")
@@ -139,7 +139,7 @@ def infer_read_ahead(job: Job) -> None:
 def _is_older_than_known(job: Job) -> bool:
     """Return whether the framework is older than all known releases, and so older than transformers 5.
 
-    False if the repository states the transformers release.
+    Return False if the repository states the transformers release.
     """
     package = list_frameworks()[job.main.framework].package
     is_stated = job.releases.is_stated("transformers")
@@ -159,10 +159,10 @@ def infer_tensor_parallelism(job: Job) -> None:
 
 
 def fill_auto(job: Job, field: Field) -> Any:
-    """Return the value that the Trainer fills in for "auto" in a DeepSpeed file, or MISSING if it does not.
+    """Return the value that the Trainer fills in for "auto" in a DeepSpeed file, or MISSING if it leaves "auto".
 
-    Source: HfTrainerDeepSpeedConfig.trainer_config_process. Bucket sizes and the persistence threshold follow from the
-    model's hidden size, and are None (unknown) without it.
+    Source: HfTrainerDeepSpeedConfig.trainer_config_process. Bucket sizes and the persistence threshold depend on the
+    model's hidden size and are None (unknown) if the model is unknown.
     """
     reading = job.plan
     hidden = job.architecture.hidden if job.architecture is not None else None
@@ -184,7 +184,7 @@ _ARGUMENT_FIELDS: Final = frozenset(
 
 
 def infer_zero(job: Job) -> None:
-    """Infer the values that DeepSpeed and accelerate determine under ZeRO, whatever the Trainer's settings are."""
+    """Infer the values that DeepSpeed and accelerate determine under ZeRO, independent of the Trainer's settings."""
     from cfglint_train.frameworks.deepspeed.infer import infer_engine
 
     infer_engine(job)
@@ -192,7 +192,7 @@ def infer_zero(job: Job) -> None:
 
 
 def replace_optimizer(job: Job) -> None:
-    """Replace the optimizer by DeepSpeed's CPU optimizer if its states are offloaded, as accelerate does.
+    """Replace the optimizer with DeepSpeed's CPU optimizer if its states are offloaded, as accelerate does.
 
     Adagrad and 32-bit Lion have a CPU counterpart; all others become AdamW (utils/deepspeed.py, 1.11.0). The optimizer
     stays if the DeepSpeed file sets an optimizer, or states `zero_force_ds_cpu_optimizer: false`.
@@ -223,7 +223,7 @@ def infer_plain_strategy(job: Job) -> None:
     """
     config, reading = job.main, job.plan
     if reading.get_origin("parallel.strategy") is not None or config.get("deepspeed") is not None:
-        # A lens or companion has read the strategy; if it could not, the strategy stays unknown.
+        # A lens or companion already set the strategy, possibly to None (unknown).
         return
     world = reading.world_size
     if world is not None and world > 1 and job.launch_known:
@@ -238,7 +238,7 @@ def infer_plain_strategy(job: Job) -> None:
 
 
 def infer_compilation(job: Job, own_loss: bool = True) -> None:
-    """Infer the effect of `torch_compile`: the Trainer compiles the whole model, and the loss that it computes.
+    """Infer the effect of `torch_compile`: the Trainer compiles the model and the loss in its forward pass.
 
     The model computes its own loss unless labels are smoothed (transformers 5.17, trainer.py `compute_loss`). Nothing
     is inferred for accelerate's regional compilation, which does not compile the loss. `own_loss`: False if other code
@@ -296,7 +296,7 @@ def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: 
 
 
 def infer_loops(job: Job) -> None:
-    """Infer the Trainer's prefetching of data and its evaluation interval."""
+    """Infer the data loader's prefetch depth and the evaluation interval."""
     reading = job.plan
     prefetch = 2 if reading.get("data.workers") else 0
     reading.infer("data.prefetch", prefetch, "torch's DataLoader prepares two batches per worker")

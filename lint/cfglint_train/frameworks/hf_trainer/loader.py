@@ -1,7 +1,7 @@
 """Loader for YAML values that TrlParser sets as defaults of HfArgumentParser.
 
-`set_defaults_with_config` turns the values into argparse defaults. argparse converts a default that is text to the
-declared type of its argument and keeps any other default as it is.
+`set_defaults_with_config` turns the values into argparse defaults. argparse converts a string default to the
+declared type of its argument and keeps any other default unchanged.
 Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0 `hf_argparser.py` (`string_to_bool`); Python's
 argparse (`parse_known_args`).
 """
@@ -67,4 +67,4 @@ HF_ARGPARSER: Final = Loader(
         "string": {"type": ["string", "number", "boolean", "array", "object"]},
     },
 )
-"""Loader that converts text to the declared type and checks nothing else."""
+"""Loader that converts strings to the declared type and checks nothing else."""

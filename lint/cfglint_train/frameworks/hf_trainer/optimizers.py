@@ -96,8 +96,8 @@ def infer_optimizer_state(job: Job) -> None:
     """Infer the precision of the optimizer states, and the projection of GaLore and APOLLO.
 
     torch's optimizers keep states in the dtype of the weights. With 8-bit optimizers of bitsandbytes, the Trainer keeps
-    the states of embeddings in 32 bits (trainer.py, create_optimizer). Under DeepSpeed those states are 8-bit too,
-    because its flat partitions hide which parameters are embeddings.
+    the states of embeddings in 32 bits (trainer.py, create_optimizer). Under DeepSpeed, the states of embeddings are
+    8-bit, too, because its flat partitions hide which parameters are embeddings.
     """
     reading = job.plan
     _infer_projection(job)
@@ -137,7 +137,7 @@ def _infer_projection(job: Job) -> None:
         reading.infer("optimizer.targets", tuple(targets), "optim_target_modules")
     elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # includes the head
         reading.infer("optimizer.targets", ("all-linear", "lm_head"), "optim_target_modules")
-    elif isinstance(targets, str):  # a full match only: no name contains the parentheses
+    elif isinstance(targets, str):  # no name contains the parentheses, so only the full regex matches
         reading.infer("optimizer.targets", (f"({targets})",), "optim_target_modules")
 
 

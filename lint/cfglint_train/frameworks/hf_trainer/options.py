@@ -40,12 +40,12 @@ class Parser:
         return self._facts[key]
 
     def list_kinds(self, key: str) -> tuple[str, ...]:
-        """Return the kinds of values that a setting takes, or () if the setting is unknown."""
+        """Return the kinds of values that a setting accepts, or () if the setting is unknown."""
         fact = self.find_fact(key)
         return () if fact is None else tuple(kind.name for kind in fact.list_kinds())
 
     def resolve_key(self, option: str) -> str:
-        """Return the setting that an option sets; `option` has no leading dashes.
+        """Return the setting that `option`, without its leading dashes, sets.
 
         An unambiguous prefix is completed. Any other unknown name is returned with underscores.
         """
@@ -61,8 +61,8 @@ class Parser:
         return candidates[0] if len(candidates) == 1 else name
 
     def convert_text(self, key: str, text: str) -> Any:
-        """Convert a word of the command line to the type of a setting; return text that does not convert unchanged."""
-        kinds = self.list_kinds(key) or ("float",)  # for an unknown key: it may mean a number
+        """Convert a word of the command line to the type of a setting; return it unchanged if it does not convert."""
+        kinds = self.list_kinds(key) or ("float",)  # the value of an unknown key may be a number
         if "bool" in kinds and text.lower() in SWITCH_WORDS:
             return SWITCH_WORDS[text.lower()]
         if not _TYPED_KINDS.intersection(kinds):
@@ -76,10 +76,10 @@ class Parser:
         return value if isinstance(value, (bool, int, float)) else text
 
     def is_blank_fatal(self, invocation: Invocation, index: int) -> bool:
-        """Return whether the parser rejects a blank word.
+        """Return whether the parser rejects a blank word at `index` of the invocation's words.
 
         It rejects a blank word before any option, after an option that already has its value, and as the value of a
-        switch, number or enumeration. It accepts a blank word after an unknown option or an option that takes a list.
+        switch, number or enumeration. It accepts a blank word after an unknown option or an option that accepts a list.
         """
         flags = [flag for flag in invocation.flags if flag.word < index]
         if not flags:

@@ -29,7 +29,7 @@ class TrlLoss(Frozen):
     """
 
     until: str
-    """First release with another loss; empty if the loss is still in use."""
+    """First release that uses a different loss; empty if this loss is still in use."""
     loss: str
     with_reference: tuple[int, int] | None = None
     """Bytes with a reference model, which computes its logits while those of the policy are still held."""
@@ -52,7 +52,7 @@ _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
         TrlLoss("1.14", "rows", (12, 9), (8, 7)),
         TrlLoss(FUSED_HEAD_SINCE, "row_kernel", (10, 7), (6, 5)),
     ),
-    "kto": (  # the KL pass over the completions of other prompts has logits, too
+    "kto": (  # the KL pass over mismatched completions adds logits
         TrlLoss("0.10", "log_softmax", (24, 12), (20, 10)),
         TrlLoss("0.15", "log_softmax", (24, 12), (16, 8)),
         TrlLoss("0.17", "rows", (20, 10), (12, 8)),

@@ -15,7 +15,7 @@ WRAPPED_CLASSES_KEY = "transformer_layer_cls_to_wrap"
 def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
     """Return the lens of `transformer_layer_cls_to_wrap`, with or without the prefix `fsdp_`.
 
-    The key is read only if `applies` is true.
+    The key is read only if `applies` returns true.
     """
     routes: tuple[Route, ...] = (("fsdp_config", f"fsdp_{WRAPPED_CLASSES_KEY}"), ("fsdp_config", WRAPPED_CLASSES_KEY))
 
@@ -38,7 +38,7 @@ def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
 
 
 def _parse_classes(value: Any) -> tuple[str, ...] | None:
-    """Return the class names in a list or a comma-separated string, or None if there are none."""
+    """Return the class names in a list or comma-separated string, or None if the value has no valid names."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None

@@ -24,7 +24,7 @@ FOREIGN_KEYS: Final = frozenset((
 ))  # fmt: skip
 
 METHOD_KEYS: Final = frozenset(("stage", "finetuning_type"))
-"""Keys of the training method. With other settings, they are enough evidence in a file without a model.
+"""Keys of the training method. A file with both keys and other settings is recognized without a model.
 
 The launch or the parser's default may name the model instead.
 """

@@ -14,9 +14,10 @@ from cfglint_train.frameworks.llamafactory.options import OPTIONS
 
 
 def recognise_commands(document: Document) -> list[RecognisedConfig]:
-    """Recognise commands with settings as options: `llamafactory-cli train --stage sft`, `train.py --stage sft`.
+    """Recognize commands with settings as options: `llamafactory-cli train --stage sft`, `train.py --stage sft`.
 
-    Without a file as its first argument, the command line is the configuration (0.9.5 `hparams/parser.py`, read_args).
+    If the first argument is not a file, the command line itself is the configuration (0.9.5 `hparams/parser.py`,
+    read_args).
     """
     assert isinstance(document, ShellDocument)
     recognised = []
@@ -32,7 +33,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
             (_MODEL_KEY in keys or keys >= METHOD_KEYS) and len(keys & OWN_KEYS) > 1 and not keys & FOREIGN_KEYS
         )
         if not (keys & (OWN_KEYS | {_MODEL_KEY}) if command_words else is_training):
-            continue  # one known option is enough after LLaMA-Factory's own command: others may be cut off
+            continue  # one known option is enough after `llamafactory-cli train`: the text may lack the others
         role, span = None, None
         reason = f"it starts {invocation.program} with LLaMA-Factory's settings as options"
         if "export_dir" in keys or (not keys & TRAINING_KEYS and (command_words == 0 or keys & _NON_TRAINING_KEYS)):
@@ -58,7 +59,7 @@ def _count_command_words(invocation: Invocation, words: list[str]) -> int | None
 
 
 def read_as_keys(document: Document) -> None:
-    """Make a script read the options of its LLaMA-Factory commands as keys."""
+    """Set up a script to read the options of its LLaMA-Factory commands as keys."""
     assert isinstance(document, ShellDocument)
     for command in recognise_commands(document):
         document.read_as(int(command.root[0]), OPTIONS)

@@ -24,7 +24,7 @@ NEWEST: Final = "0.9.5"
 
 
 def parse_settings(words: Iterable[str]) -> Mapping[Route, Any]:
-    """Return the settings in `key=value` words as OmegaConf.from_cli reads them. Raises ValueError for other words."""
+    """Return the settings in `key=value` words as OmegaConf.from_cli reads them. Raise ValueError for other words."""
     from cfglint_train.frameworks.dotlist import parse_dotlist  # only needed if a flag passes settings
 
     return parse_dotlist(list(words))

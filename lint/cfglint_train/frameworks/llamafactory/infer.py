@@ -54,7 +54,7 @@ def infer(job: Job) -> None:
 _DEQUANTIZED_KINDS: Final = {"mxfp4": "none", "fp8": "none"}
 """Published quantizations that LLaMA-Factory converts to 16-bit weights when it loads them.
 
-All others keep the checkpoint's format. `quantization_bit` has no effect on a checkpoint that is already quantised
+All others keep the checkpoint's format. `quantization_bit` has no effect on a checkpoint that is already quantized
 (0.9.4, model_utils/quantization.py, configure_quantization).
 """
 
@@ -88,7 +88,7 @@ def _infer_checkpointing(job: Job) -> None:
         reading.put("activations.reentrant", False, Origin("inferred", note=note))
     trains_vision = reading.get("model.frozen_vision") is False or reading.get("model.frozen_projector") is False
     if get_tuning(config) in ("full", "freeze") and reading.get("model.frozen_language") is True and trains_vision:
-        # Layers without trained weights are not checkpointed, but the gradients of trained parts before them pass
+        # Layers without trained weights are not checkpointed, but gradients for trained parts before them flow
         # through them.
         origin = config.get_origin("freeze_language_model")
         note = "layers of the frozen language model are not checkpointed and keep their activations"
@@ -115,7 +115,7 @@ _CHANGE_COMMENT: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_
 
 
 def _mark_not_modelled(job: Job) -> None:
-    """Leave the strategy unknown if the plan cannot express the way the model is trained or placed."""
+    """Mark the strategy as unsupported if the plan cannot express how the model is trained or placed."""
     config, reading = job.main, job.plan
     for key, is_stated, note in (
         ("use_kt", is_on(config, "use_kt"), "KTransformers keeps experts on the host"),
@@ -259,7 +259,7 @@ def _infer_loading(job: Job) -> None:
 
 
 def _infer_stage_models(job: Job) -> None:
-    """Infer the models and the logits that a stage needs beside the policy, and whether batches are pairs."""
+    """Infer the models and logits that a stage needs in addition to the policy, and whether batches are pairs."""
     config, reading = job.main, job.plan
     stage, tuning = reading.get("method.stage"), reading.get("method.tuning")
     if stage is None or tuning is None:
@@ -272,7 +272,7 @@ def _infer_stage_models(job: Job) -> None:
         is_quantised = config.get("ref_model") is not None and config.get("ref_model_quantization_bit") is not None
         reference = "full" if config.get("ref_model") is not None or tuning != "lora" else "adapter-off"
         if is_quantised:
-            # The plan has no value for a quantised reference model.
+            # The plan has no value for a quantized reference model.
             reading.put("method.reference_model", None, config.get_origin("ref_model_quantization_bit"))
         else:
             reading.infer("method.reference_model", reference, "trainer_utils.py create_ref_model")
@@ -288,8 +288,8 @@ def _infer_stage_models(job: Job) -> None:
 
 # Bytes per token and vocabulary entry at the peak of a stage's forward pass. dpo/trainer.py: the policy's fp32 logits
 # and their log-softmax (8), which are kept while the reference model computes the same (8). kto/trainer.py: copies of
-# the chosen and the rejected logits and the log-softmax (8), while those of the reference's target (4) and KL pass (8)
-# both exist. rm/trainer.py: the value head's wrapper computes logits and casts them to fp32 (trl 0.24.0,
+# the chosen and the rejected logits and their log-softmax (8), beside the reference model's logits of the target (4)
+# and of the KL pass (8). rm/trainer.py: the value head's wrapper computes logits and casts them to fp32 (trl 0.24.0,
 # modeling_value_head.py).
 _PASSING_LOGIT_BYTES: Final = {"dpo": 16, "ipo": 16, "kto": 20, "rm": 6}
 

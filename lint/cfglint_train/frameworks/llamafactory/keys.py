@@ -16,7 +16,7 @@ from cfglint_train.frameworks.registry import find_framework_of_program
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
-# Training arguments that are declared as text and converted to an enumeration, which rejects other words (transformers
+# Training arguments that are declared as strings and converted to an enum, which rejects other words (transformers
 # 4.41 to 5.23 training_args.py, __post_init__).
 _ENUMERATED_KEYS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "optim", "save_strategy")
@@ -25,12 +25,12 @@ _NUMBER_TYPES: Final = frozenset(("boolean", "integer", "number"))
 
 
 class LlamaFactoryV1Keys(Keys):
-    """Key handling of v1, which v0 shares: HfArgumentParser converts nothing and checks no types."""
+    """Key handling of v1, which v0 shares: HfArgumentParser neither converts values nor checks types."""
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """Return the part of a schema that LLaMA-Factory enforces: enumerations and numbers.
 
-        Text in place of a number stops the run or has another meaning.
+        A string in place of a number stops the run or has another meaning.
         """
         schema_or_words = super().extract_enforced(schema, name)
         if "x-unchecked" in schema:
@@ -45,7 +45,7 @@ class LlamaFactoryV1Keys(Keys):
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
         """Return whether a value is accepted, or None if the loader's types decide.
 
-        For a declared number, only text and null can be wrong.
+        For a declared number, only a string or null can be wrong.
         """
         if "enum" in schema:
             return None
@@ -58,8 +58,8 @@ class LlamaFactoryV1Keys(Keys):
 
 
 # Keys whose wrong values stop LLaMA-Factory while it reads them (0.9.5 with transformers 5.8 and 5.23, determined by
-# giving each key values of every type), and `template`, which stops it before the data are read (data/template.py,
-# get_template_and_fix_tokenizer). Others stop it later or have another effect.
+# giving each key values of every type), and `template`, which stops it before the data is read (data/template.py,
+# get_template_and_fix_tokenizer). Wrong values of other keys stop it later or have another effect.
 STOPPING_KEYS: Final = _ENUMERATED_KEYS | frozenset((
     "adapter_name_or_path", "add_special_tokens", "add_tokens", "dataloader_num_workers", "debug", "finetuning_type",
     "flash_attn", "image_max_pixels", "image_min_pixels", "metric_for_best_model", "output_dir", "save_steps", "stage",
@@ -98,7 +98,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         """Return whether LLaMA-Factory rejects a blank word.
 
         After a file, every blank word is a setting that no argument class has. Among options, the parser rejects a
-        blank word that no option takes.
+        blank word that is not the value of an option.
         """
         if config.document.syntax != "shell":
             return find_framework_of_program(invocation.program) is not None
@@ -117,7 +117,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
         """Return an error for words after the file if all candidate releases reject them.
 
-        These releases read a file only if it is the only word; otherwise they take the file's name for an unknown
+        These releases read a file only if it is the only word; otherwise they mistake the file's name for an unknown
         option (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
         """
         places = [override.origin.place for _, override in config.launch_overrides if override.origin.place is not None]

@@ -69,8 +69,8 @@ def _read_streaming(config: Config) -> Iterator[Triple]:
 def _read_sample_count(config: Config) -> Iterator[Triple]:
     """Yield the number of samples: `max_samples` of each data set (data/loader.py, _load_single_dataset).
 
-    The number stays unknown if data sets are interleaved, which may repeat samples, and in stage `pt`, which cuts texts
-    into as many rows as they fill.
+    The number stays unknown if data sets are interleaved, which may repeat samples, and in stage `pt`, because the
+    number of rows then depends on the length of the texts.
     """
     if get_stage(config) == "pt":
         return
@@ -122,7 +122,7 @@ def _build_switch_key(field: Field, name: str) -> Key:
 
 
 def _build_number_key(field: Field, name: str, default: Any, *beside: str, codec: Codec = PLAIN.integer) -> Key:
-    """Return the lens of a number that is unknown if it is null."""
+    """Return the lens of a number; null leaves the field unknown."""
     return Key(field, parse_routes(name), codec, default=default, null_value=None, siblings=beside)
 
 
@@ -139,7 +139,7 @@ def _build_batch_key(name: str, *beside: str) -> Key:
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Return whether FSDP wraps the classes that the file names; with an adapter, PEFT uses the model's."""
+    """Return whether FSDP wraps the classes that the file names; with an adapter, PEFT chooses them."""
     return is_wrapping_blocks(config) and config.get("finetuning_type", default="lora") in ("full", "freeze")
 
 

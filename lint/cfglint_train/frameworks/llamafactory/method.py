@@ -119,7 +119,7 @@ def _read_trainable_layers(config: Config) -> Iterator[Triple]:
         # Parts of layers, or modules outside of them: the number of layers does not determine how much is trained.
         yield "method.trainable_layers", None, origin
     else:
-        # Negative: the first layers.
+        # A negative number selects the first layers.
         yield "method.trainable_layers", abs(layers), origin
 
 

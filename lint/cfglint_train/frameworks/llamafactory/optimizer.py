@@ -28,7 +28,7 @@ _SWITCHES: Final = (
 def _read_optimizer(config: Config) -> Iterator[Triple]:
     has_lora_plus = config.get("loraplus_lr_ratio") is not None
     for key, name in _SWITCHES:
-        # LoRA+ keeps the optimizer of `optim` and is tested before the later switches.
+        # LoRA+ uses the optimizer of `optim`; only GaLore and APOLLO are checked before it.
         if not is_on(config, key) or (has_lora_plus and key not in ("use_galore", "use_apollo")):
             continue
         origin = config.get_origin(key)

@@ -18,8 +18,8 @@ OPTIONS: Final = build_options("llamafactory")
 def parse_trailing(words: list[str]) -> Mapping[Route, Any]:
     """Return the settings in words after a file (0.9.3 to 0.9.5 `hparams/parser.py`, read_args: OmegaConf.from_cli).
 
-    An option (`--bf16 true`) becomes one setting under its full name, with its text as the value. OmegaConf would split
-    it into two settings, both unknown to the parser. Raises ValueError for a word whose value is not YAML.
+    An option (`--bf16 true`) becomes one setting under its full name, with its value as a string. OmegaConf would split
+    it into two settings, both unknown to the parser. Raise ValueError for a word whose value is not YAML.
     """
     dotlist_words: list[str] = []
     settings: dict[Route, Any] = {}
@@ -40,7 +40,7 @@ def parse_trailing(words: list[str]) -> Mapping[Route, Any]:
 def format_setting(option: str, text: str | None) -> str:
     """Return the form of an option after a file: `bf16=true` for `--bf16`.
 
-    Empty if the vocabulary has no setting of that name.
+    Return "" if the vocabulary has no setting of that name.
     """
     name = option.lstrip("-").replace("-", "_")
     switch = name.removeprefix("no_")

@@ -13,10 +13,10 @@ _PURPOSES: Final = (("export_dir", "export"), ("do_predict", "prediction"), ("ta
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with `model_name_or_path` and two keys that only LLaMA-Factory has.
+    """Recognize a mapping with `model_name_or_path` and two keys that only LLaMA-Factory has.
 
-    A single key is enough with `export_dir` or `infer_backend`. The launch may name the model instead; then both keys
-    of the training method are required.
+    A single key is enough with `export_dir` or `infer_backend`. Without a model, which the launch may name instead,
+    both keys of the training method are required.
     """
     if document.syntax == "shell":
         from cfglint_train.frameworks.llamafactory.commands import recognise_commands  # most of its files are YAML
@@ -46,7 +46,7 @@ def _is_on(document: Document, key: str) -> bool:
 
 
 def prepare(document: Document) -> None:
-    """Make a YAML file use OmegaConf's types, and a script read the options of its commands as keys."""
+    """Set up a YAML file to use OmegaConf's types, or a script to read the options of its commands as keys."""
     from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 

@@ -1,4 +1,4 @@
-"""Lookup of LLaMA-Factory settings on which others depend."""
+"""Lookup of LLaMA-Factory settings that other settings depend on."""
 
 from __future__ import annotations
 

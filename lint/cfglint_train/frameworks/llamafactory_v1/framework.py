@@ -1,7 +1,7 @@
-"""LLaMA-Factory's experimental v1 (`USE_V1=1`): its own YAML vocabulary, its own trainers.
+"""LLaMA-Factory's experimental v1 (`USE_V1=1`), with its own YAML vocabulary and trainers.
 
-Source: LLaMA-Factory 0.9.5 (`v1/config/`, `v1/core/`, `v1/plugins/`), as far as memory and checkpoints depend on it.
-The training stage is on the command line (`llamafactory-cli sft x.yaml`), not in the file.
+Source: LLaMA-Factory 0.9.5 (`v1/config/`, `v1/core/`, `v1/plugins/`), only the parts that affect memory and
+checkpoints. The training stage is on the command line (`llamafactory-cli sft x.yaml`), not in the file.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cfglint_train.plan.names import Field
 def fill_v1_auto(job: Job, field: Field) -> Any:
     """Return the value that v1 and accelerate's plugin fill in for "auto": bf16, and clipping at 1.
 
-    All other fields are filled in as the Trainer does.
+    All other fields are filled in as under the Trainer.
     """
     if field == "precision.compute":
         return "bf16"
@@ -50,7 +50,7 @@ def _infer_formats(job: Job) -> None:
     is_fsdp2 = reading.get("parallel.strategy") == "fsdp2"
     trained_format = "fp32" if is_full or reading.get("method.tuning") == "freeze" else checkpoint_format
     if is_fsdp2:
-        # `bf16` only sets FSDP's policy; without FSDP nothing casts.
+        # `bf16` only sets FSDP's mixed precision; without FSDP, nothing casts the weights.
         compute = "bf16" if config.get("bf16", default=True) is True else "fp32"
         reading.infer("precision.compute", compute, "bf16 is FSDP2's mixed precision")
     else:

@@ -68,7 +68,7 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     if name not in ("auto", "bnb"):
         yield "method.quantization", None, origin
     elif bits in (4, None):
-        # bnb without bits means 4, whatever its warning states.
+        # `bnb` without bits means 4 bits, regardless of its warning.
         kind = config.get("quant_config", "quantization_type", default="nf4")
         yield "method.quantization", kind if kind in ("nf4", "fp4") else None, origin
         double_quantization = config.get("quant_config", "double_quantization", default=True)

@@ -19,7 +19,7 @@ _FOREIGN_KEYS: Final = frozenset(("model_name_or_path", "base_model", "data", "t
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with `model` (a name) and two keys that only v1 has.
+    """Recognize a mapping with `model` (a name) and two keys that only v1 has.
 
     One key is enough for an export, which has `export_dir` in `peft_config`.
     """

@@ -6,6 +6,6 @@ from cfglint_train.frameworks.lens import Config
 
 
 def get_plugin_name(config: Config, section: str) -> str | None:
-    """Return the name of a section's plugin, or None if the section is absent or names none."""
+    """Return the name of a section's plugin, or None if the section is absent or does not name a plugin."""
     name = config.get(section, "name")
     return name if isinstance(name, str) else None

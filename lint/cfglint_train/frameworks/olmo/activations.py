@@ -75,7 +75,10 @@ def _needs_attention_bias(config: Config) -> bool:
 
 
 def _read_attention(config: Config) -> Iterator[Triple]:
-    """Yield the attention kernel. OLMo does not use flash-attn with a bias (model.py); assume that it is installed."""
+    """Yield the attention kernel, assuming that flash-attn is installed.
+
+    OLMo does not use flash-attn with an attention bias (model.py).
+    """
     flash, origin = read_value(config, "model.flash_attention", OMEGACONF.boolean)
     needs_bias = _needs_attention_bias(config)
     if flash is not None:
@@ -95,7 +98,7 @@ _DROPOUTS: Final = ("residual", "attention", "embedding")
 
 
 def _read_dropout(config: Config) -> Iterator[Triple]:
-    """Yield the largest of the three dropout rates, since each nonzero one keeps masks and random states."""
+    """Yield the largest of the three dropout rates; every nonzero rate keeps masks and random states."""
     values = [read_value(config, f"model.{part}_dropout", OMEGACONF.number) for part in _DROPOUTS]
     known_values = [(value, origin) for value, origin in values if value is not None]
     if len(known_values) == len(values):

@@ -66,7 +66,7 @@ def _read_saving(config: Config) -> Iterator[Triple]:
     names = ("save_interval", "save_interval_unsharded", "save_interval_ephemeral", "save_num_checkpoints_to_keep")
     if not all(is_resolved(config, name) for name in names):
         return
-    # The strategy follows from the intervals, which have fields of their own.
+    # The strategy follows from the intervals, which have separate fields.
     schedules = [
         (sharded_interval, keep, origin),
         (unsharded_interval, unsharded_keep, unsharded_origin),
@@ -95,7 +95,7 @@ _KEEP_COUNT: Final = Codec(_parse_limit, lambda value: -1 if value == "all" else
 def _read_start(config: Config) -> Iterator[Triple]:
     """Yield whether `scripts/train.py` saves and reloads a checkpoint before the first step.
 
-    It does not if `load_path` names a checkpoint.
+    The script skips this checkpoint if `load_path` is set.
     """
     skips_checkpoint, origin = read_value(config, "no_pre_train_checkpoint", OMEGACONF.boolean)
     path, path_origin = read_value(config, "load_path", OMEGACONF.string)

@@ -1,8 +1,8 @@
 """Defaults of OLMo's TrainConfig by release, as its dataclasses state them.
 
 Source: `olmo/config.py` of ai2-olmo 0.2.5 to 0.6.0. A key that a release does not have yet is listed with the default
-of the release that introduced it; OLMo rejects the key before that. Lists and whole sections have no row: they are
-empty or off by default.
+of the release that introduced it; OLMo rejects the key before that. Lists and whole sections are not listed: they
+are empty or off by default.
 """
 
 from __future__ import annotations

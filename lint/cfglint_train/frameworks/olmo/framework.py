@@ -27,8 +27,8 @@ NEWEST: Final = "0.6.0"
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
     """Return the settings in the words after the configuration's path (`--a.b=c`, `--save-overwrite`).
 
-    Reads words as `scripts/train.py` does: dashes in the name become underscores, a word without a value is true, later
-    words win. Raises ValueError for a word that names no setting or whose value is not YAML.
+    Words are read as in `scripts/train.py`: dashes in a name become underscores, a word without a value means true, and
+    later words win. Raise ValueError for a word that does not name a setting or whose value is not YAML.
     """
     normalised = []
     for word in words:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class OLMoKeys(Keys):
     """Key handling of ai2-olmo 0.2.5 to 0.6.0.
 
-    OmegaConf merges the file and the overrides of the launch with OLMo's classes.
+    OmegaConf merges the file and the launch's overrides into OLMo's dataclasses.
     """
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:

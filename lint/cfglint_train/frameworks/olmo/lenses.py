@@ -17,7 +17,7 @@ from cfglint_train.frameworks.olmo.settings import build_key, find, is_resolved,
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# Behaviour of OLMo's trainer that no configuration changes.
+# Behavior of OLMo's trainer that no configuration can change.
 _FIXED_FIELDS: Final[Mapping[Field, Any]] = {
     "method.stage": "pretrain",
     "method.tuning": "full",
@@ -235,7 +235,7 @@ def _refuse_length(config: Config, changes: Changes) -> list[Change]:
 
 
 def _parse_number(value: Any) -> int:
-    """Return an integer from a number or text; text is converted to float first, because `int` rejects `1e4`."""
+    """Convert a number or a string to an integer; strings go through float, because `int` rejects `1e4`."""
     if isinstance(value, str):
         try:
             return int(float(value))

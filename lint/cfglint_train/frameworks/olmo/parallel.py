@@ -23,7 +23,7 @@ _SHARDING: Final = {
     "_HYBRID_SHARD_ZERO2": "hybrid_shard_zero2",
 }
 
-# one_in_two to one_in_five wrap some blocks and leave the others in the root; the plan has no value for that.
+# one_in_two to one_in_five wrap some blocks and leave the rest in the root, which the plan cannot express.
 _WRAPPING: Final = {
     "by_block_and_size": "block_and_size",
     "by_block": "block",

@@ -72,11 +72,11 @@ _FOREIGN_KEYS: Final = frozenset(
 _CHECKPOINT_CONFIG: Final = "config.yaml"
 """Name of a checkpoint's settings file (olmo/checkpoint.py)."""
 _CHECKPOINT_FILES: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
-"""Files beside `config.yaml` that identify a folder as a checkpoint."""
+"""Files next to `config.yaml` that identify a folder as a checkpoint."""
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a `model` section with two of OLMo's dimensions, beside three more keys of TrainConfig.
+    """Recognize a `model` section with two of OLMo's dimensions, next to three more keys of TrainConfig.
 
     At least one of the three must be a key that few other trainers have. A file in a checkpoint is the record of a past
     run and trains nothing.

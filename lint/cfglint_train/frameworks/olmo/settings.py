@@ -54,7 +54,7 @@ def _decode_default(codec: Codec, raw: Any, null: Any) -> Any:
 
 
 def read_value(config: Config, name: str, codec: Codec) -> tuple[Any, Origin]:
-    """Return a setting with its origin; the value is None if it is null, unknown or invalid in OLMo."""
+    """Return a setting's value and origin; the value is None if it is null, unknown or invalid in OLMo."""
     route = split_route(name)
     stated = find(config, route)
     if isinstance(stated, StatedValue):

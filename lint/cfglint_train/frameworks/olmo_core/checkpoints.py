@@ -43,7 +43,7 @@ def _read_strategy(config: Config) -> Iterator[Triple]:
 
 
 def _read_interval(config: Config, key: str, default: int) -> int:
-    """Return an interval of the checkpointer, or 0 if there is none or it cannot be determined."""
+    """Return an interval of the checkpointer, `default` if it is absent, or 0 if it is null or cannot be determined."""
     route = CHECKPOINTER(config)
     interval = find(config, (*route, key)) if route is not None else UNRESOLVED
     if isinstance(interval, StatedValue):
@@ -97,7 +97,7 @@ LENSES: Final = (
     _build_checkpointer_key(
         "checkpoint.keep", "max_checkpoints", KEEP_COUNT, ValueByRelease((("", "all"), ("2.6.0", 3))), "all"
     ),
-    # null turns it on if there is a CPU backend, which `prepare_training_environment` sets up.
+    # null turns asynchronous saving on if there is a CPU backend, which `prepare_training_environment` sets up.
     _build_checkpointer_key(
         "checkpoint.asynchronous", "save_async", PLAIN.boolean, ValueByRelease((("", False), ("1.6.1", True))), True
     ),

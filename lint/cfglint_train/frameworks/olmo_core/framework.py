@@ -1,8 +1,8 @@
 """OLMo-core: a Python script that builds its configuration, or the `config.json` saved beside a checkpoint.
 
 Both are read as a tree (`script.py`): `train_module.rank_microbatch_size` is the same route in both, and in a
-launch override (`--train_module.rank_microbatch_size=8192`). Batch sizes are tokens in OLMo-core and sequences in the
-plan.
+launch override (`--train_module.rank_microbatch_size=8192`). Batch sizes are in tokens in OLMo-core and in sequences in
+the plan.
 
 Sources: ai2-olmo-core 1.0.0 to 3.0.0 (`train/train_module/transformer/`, `train/config.py`, `train/trainer.py`,
 `train/callbacks/`, `distributed/parallel/`, `nn/transformer/`, `optim/`, `data/data_loader.py`, `config.py`).
@@ -28,9 +28,9 @@ NEWEST: Final = "3.0.0"
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
     """Return the settings in the words after the script's own arguments.
 
-    Reads words such as `--trainer.callbacks.checkpointer.save_interval=50` as `Config.merge` does: dashes in the name
-    become underscores, a word without a value is true, later words win. Raises ValueError for a word that names no
-    setting or whose value is not YAML.
+    Words such as `--trainer.callbacks.checkpointer.save_interval=50` are read as in `Config.merge`: dashes in a name
+    become underscores, a word without a value means true, and later words win. Raise ValueError for a word that does
+    not name a setting or whose value is not YAML.
     """
     settings: dict[Route, Any] = {}
     for word in words:

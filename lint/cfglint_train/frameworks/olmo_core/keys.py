@@ -27,7 +27,7 @@ Up to 2.4.0, OmegaConf creates the section.
 
 
 _SCRIPT_WORDS: Final = 3
-"""Number of words that the library's `main` takes before the overrides; scripts take as many or fewer."""
+"""Number of words that the library's `main` expects before the overrides; scripts expect as many or fewer."""
 
 
 class OLMoCoreKeys(Keys):
@@ -60,7 +60,7 @@ class OLMoCoreKeys(Keys):
         class_route: Route = ()
         for depth, step in enumerate(route):
             if not isinstance(node, MappingNode):
-                return None  # Below a value that no visible call built, anything may exist.
+                return None  # The keys of a value that no visible call built are unknown.
             name = config.document.get_value((*config.root, *route[:depth], "_CLASS_"))
             if isinstance(name, str):
                 class_route = (name.rpartition(".")[2], *route[depth:]) if name.startswith(_LIBRARY_PREFIX) else ()
@@ -79,8 +79,8 @@ class OLMoCoreKeys(Keys):
     ) -> LauncherOption | None:
         """Return the option for a setting below a section that the script omits.
 
-        If the section is null by default, the option is the same as below a section that the script sets to null. None
-        if the section has another default, or if the script may set it elsewhere.
+        If the section is null by default, the option is the same as below a section that the script sets to null.
+        Return None if the section has another default, or if the script may set it elsewhere.
         """
         if not class_route or not isinstance(node, Record) or node.open or node.sealed:
             return None
@@ -99,7 +99,7 @@ class OLMoCoreKeys(Keys):
 def _build_option_below_null(config: Config, class_route: Route, section: Route) -> LauncherOption:
     """Return the option for a setting below a section that is null.
 
-    The option names the section as unset, unless the launch also sets the section.
+    The option marks the section as unset, unless the launch also sets the section.
     """
     has_section = any(route == section[: len(route)] for route, _ in config.launch_overrides)
     return (

@@ -39,7 +39,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def _read_fixed(config: Config) -> Iterator[Triple]:
-    """Yield the behaviour of OLMo-core's trainer that no configuration changes."""
+    """Yield the behavior of OLMo-core's trainer that no configuration can change."""
     if not isinstance(config.document.find_node((*config.root, "trainer")), MappingNode):
         return
     origin = Origin("default", note=f"olmo_core {config.release}", framework=config.framework)
@@ -252,7 +252,7 @@ def _read_profiler(config: Config) -> Iterator[Triple]:
 
 
 def _read_token_dtype(config: Config) -> Iterator[Triple]:
-    """Yield the dataset's `dtype`; the default is the narrowest type that holds the tokenizer's vocabulary."""
+    """Yield the dataset's `dtype` if it is stated; the default, the narrowest type for the vocabulary, is left out."""
     stated = find_first(config, "dataset.dtype")
     if stated is not None and isinstance(stated[0], str):
         yield "data.token_dtype", parse_member_name(stated[0]), stated[1]

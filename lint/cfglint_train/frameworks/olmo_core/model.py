@@ -21,7 +21,7 @@ _IRRELEVANT_KEYS: Final = frozenset(
     )
 )  # fmt: skip
 
-# Nested keys of the model that a script may set and that affect neither of them.
+# Nested model keys that a script may set and that affect neither parameters nor kept activations.
 _IRRELEVANT_NESTED_KEYS: Final = frozenset(
     ("loss_implementation", "backend", "use_flash", "rope", "init_method", "sliding_window")
 )

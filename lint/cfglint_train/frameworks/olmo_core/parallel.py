@@ -30,7 +30,7 @@ from cfglint_train.plan.origin import Origin
 def _read_precision(config: Config) -> Iterator[Triple]:
     """Yield the compute format, and whether autocast is on.
 
-    The first that is set decides: fp8 matrix products, autocast, `param_dtype` of the data-parallel section, the dtype
+    The first of these that is set decides: FP8 matmuls, autocast, `param_dtype` of the data-parallel section, the dtype
     of the model.
     """
     section = _find_data_parallel(config)
@@ -64,7 +64,7 @@ def _read_precision(config: Config) -> Iterator[Triple]:
 
 
 def _find_float8(config: Config) -> Origin | None:
-    """Return the origin of the section that turns on 8-bit matrix products, or None if they are off."""
+    """Return the origin of the section that turns on FP8 matmuls, or None if they are off."""
     for route in (("train_module", "float8_config"), ("model", "float8_config")):
         section = find(config, route)
         if isinstance(section, StatedValue) and isinstance(section.value, dict):
@@ -196,7 +196,7 @@ def _build_degree_lens(field: Field, key: str, null: int = 1) -> Custom:
 
 
 def _find_data_parallel_key(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """Return the spelling below the data-parallel section that exists, and its value."""
+    """Return the spelling in the data-parallel section that exists, and its value."""
     section = _find_data_parallel(config)
     key_route = next((name for name in names if name[:2] == section), names[0])
     return key_route, find(config, key_route)

@@ -32,7 +32,7 @@ _BUILDERS: Final = frozenset(("train_module_config_builder", "trainer_config_bui
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a script that assembles an OLMo-core experiment, or the experiment as JSON."""
+    """Recognize a script that assembles an OLMo-core experiment, or an experiment saved as JSON."""
     if document.syntax == "json":
         return _recognise_saved(document)
     if document.syntax != "python":

@@ -134,7 +134,7 @@ def _gather_sections(evaluator: Evaluator) -> Record | None:
 
 
 def _handle_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """Evaluate `internal.experiment.main(config_builder=...)`; up to 2.2 it took the section builders themselves."""
+    """Evaluate `internal.experiment.main(config_builder=...)`; up to 2.2, it accepted the section builders directly."""
     if any(name.endswith("_config_builder") for name in arguments.keywords):
         return _handle_build_config(evaluator, node, arguments)
     builder = arguments.get("config_builder") or (arguments.positional[0] if arguments.positional else None)
@@ -178,8 +178,8 @@ def _handle_prepare(evaluator: Evaluator, node: ast.Call, arguments: Arguments) 
 def _handle_world_size(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
     """Evaluate `get_world_size()`: 1 before there is a process group, the ranks of the launch afterwards.
 
-    The number of ranks is unknown here and taken to be at least two: scripts that distinguish one rank from several are
-    written for several.
+    The number of ranks is unknown here and assumed to be at least two, because scripts that distinguish one rank from
+    several are written for several.
     """
     place = evaluator.document.find_span(node)
     if _GROUP_EXISTS in evaluator.library_facts:
@@ -277,7 +277,7 @@ def _put(record: Record, name: str, value: Node, place: Span) -> None:
 
 
 def _make_library_value(place: Span, value: Any, text: str) -> Value:
-    """Return a value that a function of the library sets, not the script."""
+    """Return a value that a library function sets rather than the script."""
     return Value(place, value, (Step("library", text, place),))
 
 
@@ -295,7 +295,7 @@ def _handle_launch_config(evaluator: Evaluator, node: ast.Call, arguments: Argum
 
 
 def _handle_cookbook_train_module(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """Evaluate `internal.cookbook.configure_train_module`: fixed settings and the few that it accepts."""
+    """Evaluate `internal.cookbook.configure_train_module`: fixed settings plus its few arguments."""
     place = evaluator.document.find_span(node.func)
     record = evaluator.build_record(node, "olmo_core.train.train_module.TransformerTrainModuleConfig", arguments)
     record.sealed = "configure_train_module only accepts its own arguments"

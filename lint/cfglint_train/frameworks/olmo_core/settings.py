@@ -73,9 +73,9 @@ def find(config: Config, route: Route) -> LookupResult:
 
 
 def _find_override_below(config: Config, route: Route) -> LookupResult:
-    """Return the value that overrides below a section give it if the file leaves it unset, or NOT_STATED.
+    """Return the value of an unset section whose keys are overridden, or NOT_STATED if none of them is.
 
-    For example `--train_module.ac_config.mode=full`. Up to 2.4.0, OmegaConf creates the section; later releases stop
+    An example is `--train_module.ac_config.mode=full`. Up to 2.4.0, OmegaConf creates the section; later releases stop
     (`OLMoCoreKeys`).
     """
     nested = next(
@@ -166,7 +166,7 @@ Section = Callable[[Config], "Route | None"]
 def build_section_access(section: Section, explain_refusal: Callable[[Config, Any], str] = lambda _, __: "") -> Access:
     """Return the access to keys whose section must be located first (a callback, by its class).
 
-    `explain_refusal` returns the reason why OLMo-core would reject a new value beside the other settings, or "".
+    `explain_refusal` returns the reason why OLMo-core would reject a new value together with the other settings, or "".
     """
 
     def find_below(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:

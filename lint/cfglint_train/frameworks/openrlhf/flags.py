@@ -31,7 +31,7 @@ from cfglint_train.plan.origin import Origin
 
 NEWEST: Final = "0.11.2"
 
-# Entry point -> its stage; an empty stage trains nothing.
+# Entry point -> its stage; empty if the entry point does not train.
 ENTRIES: Final[Mapping[str, str]] = {
     "train_sft": "sft",
     "train_rm": "rm",
@@ -58,19 +58,19 @@ class FlagUsage(Frozen):
     parser: str
     """Entry point whose flags apply: `entry`, or the module in the repository's copy of OpenRLHF."""
     release_mask: int
-    """One bit per known release, set if its parser accepts all flags of the invocation that any release has."""
+    """One bit per known release, set if its parser accepts all of the invocation's flags that exist in some release."""
     release: str
     """Release whose parser and defaults apply.
 
     The stated release if it accepts the flags, otherwise the newest release that accepts them. If no release accepts
-    all flags, the stated release, or else the newest of those that accept the most flags.
+    all flags: the stated release, or else the newest release among those that accept the most flags.
     """
     given_flags: Mapping[str, tuple[str, ...]]
     """Flag -> its spellings in the text, prefixes included, in the order of the text; the last spelling counts."""
     unknown_flags: tuple[str, ...]
-    """Flags that no release has, and prefixes that are ambiguous at the stated release or at `release`.
+    """Flags that do not exist in any release, and prefixes that are ambiguous at the stated release or at `release`.
 
-    With a copy of OpenRLHF, flags that its parser does not accept.
+    With a copy of OpenRLHF: flags that the copy's parser does not accept.
     """
     has_hidden_flags: bool
     """True if the invocation may have more flags than the text shows."""
@@ -155,10 +155,10 @@ HELP: Final = "--help"
 
 
 def compute_accepting_mask(entry: str, spelling: str) -> int:
-    """Return the releases whose parser has a flag, or exactly one flag that starts with it, as bits.
+    """Return, as bits, the releases whose parser has the flag `spelling` or exactly one flag that starts with it.
 
-    A flag of one release is never a prefix in another release (tests/frameworks/test_openrlhf.py), so only spellings
-    that no release has as a flag are compared with all names.
+    A flag of one release is never a prefix of another flag in another release (tests/frameworks/test_openrlhf.py), so
+    only spellings that are not a flag in any release are compared with all names.
     """
     exact = compute_release_mask(entry, spelling)
     if exact or not spelling.startswith("--") or len(spelling) < 3 or HELP.startswith(spelling):
@@ -174,7 +174,7 @@ def compute_accepting_mask(entry: str, spelling: str) -> int:
 def resolve_spelling(entry: str, spelling: str, release: str) -> str | None:
     """Return the flag that a spelling denotes at a release, or None if it is unknown or ambiguous.
 
-    The name of a flag that any release has denotes that flag.
+    A spelling that is a flag of any release denotes that flag.
     """
     bit = 1 << max(0, _find_position(release))
     if compute_release_mask(entry, spelling):
@@ -302,8 +302,8 @@ def _is_ambiguous(entry: str, spelling: str, canonical: str, stated: str | None)
 def find_leftovers(config: Config) -> tuple[Word, ...]:
     """Return the words that the parser of `release` rejects because they are neither flags nor values of flags.
 
-    Examples are a line after a broken continuation, and the value of a flag that takes no value. Undetermined words and
-    the values of flags that no release has are left out.
+    Examples are a line after a broken continuation, and a word after a switch. Undetermined words and the values of
+    unknown flags are left out.
     """
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
@@ -319,7 +319,7 @@ def find_leftovers(config: Config) -> tuple[Word, ...]:
 def is_blank_fatal(config: Config, index: int) -> bool:
     """Return whether the parser rejects a blank word at an index of the command.
 
-    It does if no flag precedes the word, or if the preceding flag takes no more words.
+    The parser rejects the word if no flag precedes it, or if the preceding flag accepts no more words.
     """
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
@@ -347,7 +347,7 @@ def find_switch_values(config: Config) -> tuple[Word, ...]:
 def _list_word_limits(
     config: Config, flag_usage: FlagUsage, invocation: Invocation
 ) -> Iterator[tuple[CommandFlag, int]]:
-    """Yield the flags of an invocation, each with the number of words that it may take."""
+    """Yield the flags of an invocation, each with the maximum number of words that it accepts."""
     meanings = {spelling: flag for flag, spellings in flag_usage.given_flags.items() for spelling in spellings}
     for flag, item in zip(invocation.flags, invocation.entries):
         fact = find_fact(config, meanings.get(item.name or "", ""))
@@ -355,7 +355,7 @@ def _list_word_limits(
 
 
 def _get_word_limit(schema: Mapping[str, Any]) -> int:
-    """Return the number of words that a flag may take."""
+    """Return the maximum number of words that a flag accepts."""
     if schema.get("x-flag"):
         return 0
     if "anyOf" in schema:
@@ -437,8 +437,8 @@ def get_value(config: Config, names: tuple[str, ...]) -> Any:
 def find_default(config: Config, names: tuple[str, ...]) -> Any:
     """Return the default that the invocation's parser has for the flags, or MISSING.
 
-    A copy of OpenRLHF without any of the flags behaves as upstream does by default. MISSING if upstream has none of the
-    flags either, if the default is None or computed, or if the invocation may have hidden flags.
+    A copy of OpenRLHF without any of the flags behaves as upstream does by default. Return MISSING if upstream has none
+    of the flags either, if the default is None or computed, or if the invocation may have hidden flags.
     """
     flag_usage = read_usage(config)
     name = find_name(config, names)

@@ -4,7 +4,7 @@ A configuration is an invocation of an entry point (`openrlhf.cli.train_sft`, ..
 name (0.10.2 and later) or its flat name, and writes the name that the script's release has.
 
 Sources: OpenRLHF 0.11.2 (`cli/`, `utils/deepspeed/deepspeed.py`, `utils/deepspeed/deepspeed_utils.py`,
-`models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 if behaviour changed; DeepSpeed 0.19.8 for its treatment of
+`models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 for older behavior; DeepSpeed 0.19.8 for its treatment of
 "auto".
 """
 

@@ -31,7 +31,7 @@ from cfglint_train.plan.origin import Origin
 def infer(job: Job) -> None:
     """Infer the DeepSpeed engine, the batch, and the models of a PPO job.
 
-    Nothing is inferred for an entry point that trains nothing.
+    Infer nothing for an entry point that does not train.
     """
     config, plan = job.main, job.plan
     if not ENTRIES[read_usage(config).entry]:
@@ -57,7 +57,7 @@ def infer(job: Job) -> None:
 
 
 def _put_effective(job: Job, field: Field, value: Any, note: str) -> None:
-    """Set a value that applies regardless of the flags; its origin keeps the place of the flag."""
+    """Set a value that applies regardless of the flags; its origin keeps the flag's place."""
     origin = job.plan.get_origin(field)
     place = None if origin is None else origin.place
     job.plan.put(field, value, Origin("inferred", place, note, "" if origin is None else origin.key))
@@ -77,7 +77,7 @@ def _infer_actor_group(job: Job) -> None:
 
 
 def _infer_sequences(job: Job) -> None:
-    # The trainers switch these on with only a printed warning.
+    # The trainers turn these on by themselves and only print a warning.
     config, plan = job.main, job.plan
     ring = plan.get("parallel.context")
     if plan.get("sequence.packing") is False:

@@ -45,10 +45,10 @@ _INTEGER: Final = re.compile(r"\s*[-+]?\d+(?:_\d+)*\s*")
 
 
 class OpenRLHFKeys(Keys):
-    """Flags of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse refuses every unknown flag."""
+    """Flags of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse rejects every unknown flag."""
 
     migrates_idle_files = True
-    # 0.11.2 models/actor.py passes it to from_pretrained, which also accepts a kernel from the Hub.
+    # 0.11.2 models/actor.py passes the value to from_pretrained, which also accepts a kernel from the Hub.
     forwarded_settings = dict.fromkeys(
         ("--attn_implementation", "--ds.attn_implementation"),
         ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
@@ -75,7 +75,7 @@ class OpenRLHFKeys(Keys):
         return read_usage(config).release
 
     def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]]:
-        """Yield each flag with its vocabulary name (None if unknown); none if the release lacks the entry point."""
+        """Yield each flag and its vocabulary name (None if unknown); nothing without such an entry point."""
         invocation, flag_usage = get_invocation(config.document, config.root), read_usage(config)
         is_stated = config.releases.is_stated(self.manifest.package)
         release = config.release if is_stated else flag_usage.release
@@ -92,11 +92,11 @@ class OpenRLHFKeys(Keys):
                 yield entry, None
 
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
-        """Return the words that argparse refuses."""
+        """Return the words that argparse rejects."""
         return find_leftovers(config)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether the parser refuses the word because no flag takes it."""
+        """Return whether the parser rejects the word because no flag accepts it."""
         return is_blank_fatal(config, index)
 
     def find_switch_values(self, config: Config) -> tuple[Word, ...]:
@@ -125,7 +125,7 @@ class OpenRLHFKeys(Keys):
         return ReleaseHint(tuple(refused_keys), is_accepted)
 
     def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
-        """Return the uses of all flags that at least one release has, as spelled, and of the entry point."""
+        """Return the uses of the entry point and of all flags, as spelled, that at least one release has."""
         releases = Releases({self.manifest.name: Release(self.vocabulary.newest, Origin("assumed"))})
         flag_usage, invocation = (
             read_usage(Config(self.manifest.name, document, releases, root)),
@@ -202,7 +202,7 @@ class OpenRLHFKeys(Keys):
         return (name,)
 
     def is_occupied(self, config: Config, route: Route) -> bool:
-        """Return whether the flag is given."""
+        """Return whether the flag is set."""
         return str(route[-1]) in read_usage(config).given_flags
 
     def is_complete(self, config: Config) -> bool:
@@ -210,7 +210,7 @@ class OpenRLHFKeys(Keys):
         return not read_usage(config).has_hidden_flags
 
     def sum_settings(self, config: Config, names: Iterable[str]) -> str | None:
-        """Return the sum of the flags as a word, or None if one is unknown. New names of renamed flags count too."""
+        """Return the sum of the flags as a word, or None if one is unknown. New names of renamed flags count, too."""
         total = 0
         for flag in names:
             flag_usage = read_usage(config)
@@ -235,7 +235,10 @@ class OpenRLHFKeys(Keys):
         return is_dropped and parse_release(read_usage(config).release) >= parse_release("0.4.1")
 
     def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
-        """Return whether a typo is certain; across groups, only actor (train_ppo_ray) for model (elsewhere) or back."""
+        """Return whether a suggestion for a misspelled flag is certain.
+
+        Between groups, only `actor` (train_ppo_ray) and `model` (other entry points) can be confused, with equal names.
+        """
         (group, name), (other_group, other_name) = _split_group(written), _split_group(suggestion)
         return {group, other_group} == {"model", "actor"} and name == other_name if group != other_group else is_close
 
@@ -276,7 +279,7 @@ def _get_program(config: Config) -> str:
 
 @lru_cache(maxsize=1024)
 def _list_membership(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
-    """Return for each release whether its bit is set in the mask."""
+    """Return, for each release, whether its bit is set in the mask."""
     members = list_releases(mask)
     return tuple([release in members for release in releases])
 

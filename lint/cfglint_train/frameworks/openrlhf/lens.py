@@ -1,4 +1,4 @@
-"""Lenses of command-line flags: read as OpenRLHF's parser does, written with the names that the script uses.
+"""Lenses of command-line flags, which are read like OpenRLHF's parser and written with the script's names.
 
 A setting has a dotted name (0.10.2 and later) and flat names; the tuples of names have the dotted name first.
 """
@@ -55,7 +55,7 @@ def _list_flags(keys: tuple[Route, ...]) -> FlagNames:
 
 
 def _find_flag(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """Return the flag that is set and its value, or else the flag that the script's release has."""
+    """Return the flag that is set and its value, or else the release's spelling and NOT_STATED."""
     names = _list_flags(keys)
     route = find_route(config, names)
     if route is not None:
@@ -65,7 +65,7 @@ def _find_flag(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, L
 
 
 def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """Yield the parser's default, or the key's own if the release has no such flag."""
+    """Yield the parser's default, or the key's own default if the release lacks the flag."""
     names = _list_flags(key.names)
     value = find_default(config, names)
     if value is not MISSING:
@@ -96,7 +96,7 @@ def build_flag(
     default: Any = ABSENT,
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """Return the lens of a flag with a value; `default` is the plan value if the release has no such flag."""
+    """Return the lens of a flag with a value; `default` is the plan value if the release lacks the flag."""
     return Key(field, build_routes(names), codec, default, access=FLAGS, applies=applies)
 
 
@@ -127,14 +127,14 @@ def build_custom(
     writer: Callable[[Config, Changes], list[Change]],
     list_terms: Callable[[Config], tuple[Route, ...]] | None = None,
 ) -> Custom:
-    """Return a lens of two functions over flags."""
+    """Return a lens of flags that consists of two functions."""
     return Custom(keys, reader, writer, FLAGS, list_terms=list_terms)
 
 
 def is_switch_on(value: Any) -> bool | None:
-    """Return whether a switch is on, or None if words follow it, which argparse refuses."""
+    """Return whether a switch is on, or None if words follow it, which argparse rejects."""
     if isinstance(value, Unknown):
-        return True  # the following words may be nothing, or further flags
+        return True  # the following words may expand to nothing or to further flags
     return value if isinstance(value, bool) else None
 
 
@@ -160,8 +160,8 @@ def put_flag(config: Config, names: FlagNames, value: Any) -> list[Change]:
 def remove_flag(config: Config, names: FlagNames) -> list[Change]:
     """Return the changes that remove a flag, in every spelling.
 
-    Raise CannotEdit if the flag is not visible or is overridden, or if the script would be read at another release
-    without it.
+    Raise CannotEdit if the flag is not visible or is overridden, or if the remaining flags would select another
+    release.
     """
     route = find_route(config, names)
     if route is None:

@@ -68,9 +68,9 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 
 def _list_length_terms(config: Config) -> tuple[Route, ...]:
-    """Return the flags whose sum is the length, or nothing if a single flag states it.
+    """Return the flags whose sum is the length, or () if a single flag states the length.
 
-    Up to 0.9.7, max_len is deprecated for PPO but still used if given.
+    Up to 0.9.7, max_len is deprecated for PPO but still used if set.
     """
     if not is_ppo(config) or not is_before(config, "0.9.8") or get_value(config, flag.MAX_LENGTH) is not MISSING:
         return ()
@@ -97,7 +97,7 @@ def _read_attention(config: Config) -> Iterator[Triple]:
         kernel = "flash" if isinstance(name, str) and "flash" in name else name
         yield "activations.attention", _ATTENTION.get(str(name), kernel), find_origin(config, flag.ATTENTION)
         return
-    # models/actor.py up to 0.8.9: eager unless --flash_attn is given.
+    # models/actor.py up to 0.8.9: eager unless --flash_attn is set.
     flash = is_on(config, flag.FLASH_ATTENTION)
     if flash is not None:
         yield "activations.attention", "flash" if flash else "eager", find_origin(config, flag.FLASH_ATTENTION)
@@ -137,7 +137,7 @@ _TRACE_CACHE_FIELDS: Final[tuple[Field, ...]] = (
 
 
 def _read_buckets(config: Config) -> Iterator[Triple]:
-    """Yield DeepSpeed's own defaults, which apply if OpenRLHF writes "auto" (runtime/config_utils.py drops it)."""
+    """Yield DeepSpeed's own defaults, for which OpenRLHF writes "auto" (runtime/config_utils.py drops it)."""
     origin = Origin(
         "default", note=f"openrlhf {read_usage(config).release} leaves it to DeepSpeed", framework="openrlhf"
     )
@@ -212,7 +212,7 @@ def _read_eval(config: Config) -> Iterator[Triple]:
             return
         enabled, origin = dataset is not MISSING, find_origin(config, flag.EVAL_DATA)
     else:
-        # Before 0.7.0 a split of the training data is evaluated; in PPO nothing is.
+        # Releases before 0.7.0 evaluate a split of the training data; PPO does not evaluate.
         enabled, origin = not is_ppo(config), build_default_origin(config, flag.EVAL_STEPS)
     yield "eval.enabled", enabled, origin
     steps = read_setting(config, flag.EVAL_STEPS, INTEGER)

@@ -41,7 +41,7 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
     "rloo": "rloo",
     "group_norm": "grpo",
     "dr_grpo": "grpo",
-    "grpo": "grpo",  # forks' name of group_norm; upstream refuses it
+    "grpo": "grpo",  # forks' name of group_norm; upstream rejects it
 }
 
 

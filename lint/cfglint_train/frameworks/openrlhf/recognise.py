@@ -12,7 +12,7 @@ from cfglint_train.frameworks.openrlhf.flags import ENTRIES, HELP, compute_relea
 def recognise(document: Document) -> list[RecognisedConfig]:
     """Return the invocations of OpenRLHF's entry points.
 
-    An entry point is recognised by its package, or by name and flags (a fork, an old script file).
+    An entry point is recognized by its package, or by its name and flags (a fork, an old script file).
     """
     if not isinstance(document, ShellDocument):
         return []
@@ -24,7 +24,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         if not is_openrlhf_program(invocation.program) and not _has_openrlhf_flags(invocation, entry):
             continue
         if any(item.name in (HELP, "-h") for item in invocation.entries):
-            continue  # it prints the flags and trains nothing
+            continue  # `--help` prints the flags and exits
         role = None if ENTRIES[entry] else "other"
         configs.append(RecognisedConfig((invocation.number,), 80, f"it starts {invocation.program}", role))
     return configs

@@ -71,7 +71,7 @@ def _read_engine(config: Config) -> Iterator[Triple]:
         return
     if read_usage(config).has_hidden_flags and engines is None:
         return
-    # Up to 0.7.5 the policy generates itself if there are no engines; later releases fail.
+    # Without engines, the policy itself generates up to 0.7.5; later releases fail.
     yield "rollout.engine", "vllm" if engines else "hf" if is_before(config, "0.8.0") else None, origin
     if engines is not None:
         yield "rollout.engines", engines, origin

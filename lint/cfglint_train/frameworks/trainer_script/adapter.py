@@ -59,7 +59,7 @@ def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
 
 
 def _list_keywords(adapter: Record) -> Iterator[Entry]:
-    """Yield the keywords of the call itself; attributes that are set afterwards may have any name."""
+    """Yield the keywords of the call itself; attributes set after it may have any name and are left out."""
     for entry in adapter.entries:
         inside = adapter.span.start <= entry.key.span.start < adapter.span.end
         name = entry.name or "_"  # facts about the call have names with underscores around them

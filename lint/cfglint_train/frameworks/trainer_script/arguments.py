@@ -1,4 +1,4 @@
-"""Arguments that a script's argument class lacks, or that only older trainers accepted themselves."""
+"""A script's trainer and config arguments that a release does not accept."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_trainer_arguments(config: Config) -> tuple[CallArgument, ...]:
 
 
 def _list_old_keywords(node: Node | None) -> Mapping[str, str]:
-    """Return the keywords of older trainers in the run's package, with the first release that lacks each."""
+    """Return the keywords that newer trainers of the run's package lack, each with the first release that lacks it."""
     return OLD_KEYWORDS["transformers" if isinstance(node, ScriptSettings) and node.is_hf_trainer else "trl"]
 
 
@@ -54,7 +54,7 @@ def _find_status(name: str, since: str, release: str) -> Status:
 
 
 def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRewrite | None, str | None]:
-    """Return the rewrite of a keyword, or else advice.
+    """Return the rewrite of a keyword, or advice if it cannot be rewritten; both may be None.
 
     A renamed keyword gets its new name. A setting moves to the argument class.
     """
@@ -85,7 +85,7 @@ def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRew
 
 
 def _find_setting(config: Config, name: str) -> str | None:
-    """Return the name of a setting in the argument class at the target release, or None if the class lacks it."""
+    """Return the setting's name in the argument class of the target release, or None if the class lacks it."""
     fact = load("trl").find_fact((name,), config.release, build_context(config))
     status = None if fact is None else fact.resolve_status()
     if status is None or status.kind == PRESENT:
@@ -94,7 +94,7 @@ def _find_setting(config: Config, name: str) -> str | None:
 
 
 def find_keyword_uses(document: Document, root: Route) -> list[KeyUse]:
-    """Return the settings that a script passes to its trainer, and that only older trainers accepted."""
+    """Return the keywords that a script passes to its trainer and that only older trainers accept."""
     node = document.find_node(root)
     if not isinstance(node, Record):
         return []
@@ -111,7 +111,7 @@ def _compare_releases(limit: str, releases: tuple[str, ...]) -> tuple[bool, ...]
 
 
 def add_keywords(hint: ReleaseHint | None, document: Document, root: Route, release: str) -> ReleaseHint | None:
-    """Return the hint of a script's keys, extended with the keywords of its trainer that `release` refuses."""
+    """Return the hint of a script's keys, extended with the trainer keywords that `release` rejects."""
     uses = find_keyword_uses(document, root)
     refused_uses = [use for use in uses if not use.is_accepted_by(release)]
     if not refused_uses:
@@ -137,8 +137,8 @@ _OTHER_CLASSES: Final = ("ModelConfig", "ScriptArguments")
 def explain_refused_argument(config: Config, name: str) -> str:
     """Return the reason why an argument cannot be added to the call of the argument class, or "".
 
-    The text is empty if the class accepts the argument, if the script already sets it, or if nothing is added to that
-    call.
+    The text is empty if the class accepts the argument, if the script already sets it, or if the setting belongs to
+    another call.
     """
     node = config.get_node()
     if (

@@ -1,4 +1,4 @@
-"""Effects that calls to transformers, PEFT and Python have on a script's objects: adapters, casts, resumption."""
+"""Handlers of calls that change a script's objects: adapters, casts, checkpointing, resumption, attributes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from cfglint_train.frameworks.trainer_script.samples import handle_map
 
 
 def resolve_constant(name: str) -> Any:
-    """Return the value of a constant: a number format of torch, or a member of an enumeration of transformers.
+    """Return the value of a constant: a torch dtype, or a member of a transformers enumeration.
 
-    An attribute of any other class may have any value (`Config.batch_size` of the project's own module).
+    Return Unknown for an attribute of any other class, such as `Config.batch_size`, because its value is not known.
     """
     owner, _, member = name.rpartition(".")
     if owner == "torch":
@@ -65,7 +65,7 @@ def _enable_checkpointing(evaluator: Evaluator, node: ast.Call, owner: Any, argu
 
 
 def _move_model(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """Handle `model.to("cuda")` and `model.half()`: the same model, maybe in another number format."""
+    """Handle `model.to("cuda")` and `model.half()`: return the same model, possibly cast to another dtype."""
     if not isinstance(owner, Record) or owner.get("_FACTORY_") is None or not isinstance(node.func, ast.Attribute):
         return None
     place = evaluator.document.find_span(node)
@@ -92,7 +92,7 @@ def _start_training(evaluator: Evaluator, node: ast.Call, owner: Any, arguments:
 
 
 def _make_field(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """Handle `field(default=512)` of a class of arguments."""
+    """Handle `field(default=512)` in a dataclass of arguments."""
     return evaluator.build_record(node, "dataclasses.field", arguments)
 
 
@@ -122,7 +122,7 @@ def _get_attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) 
 
 
 def _apply_setter(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """Handle `arguments.set_training(batch_size=1)`, which sets several settings under other names: forget them."""
+    """Handle `arguments.set_training(batch_size=1)`: forget all keys, because it sets several under other names."""
     if not isinstance(owner, Record):
         return None
     forget_keys(evaluator, owner, node)

@@ -1,4 +1,4 @@
-"""Classes of TRL or transformers that a script's classes are, or derive from.
+"""TRL and transformers classes that a script uses directly or derives its own classes from.
 
 An argument class that the script patches at run time does not count, because its source does not show its arguments.
 """
@@ -19,12 +19,12 @@ _MAX_DEPTH: Final = 5
 
 
 def find_base_trainer(evaluator: Evaluator, name: str) -> str:
-    """Return the trainer of TRL or transformers that a class is, or derives from; empty for other classes."""
+    """Return the TRL or transformers trainer that a class is or derives from, or an empty string."""
     return _find_original(evaluator, name, _PACKAGE_TRAINERS, _MAX_DEPTH)
 
 
 def find_base_config(evaluator: Evaluator, name: str) -> str:
-    """Return the argument class of TRL or transformers that a class is, or derives from; empty for other classes."""
+    """Return the TRL or transformers argument class that a class is or derives from, or an empty string."""
     config_class = _find_original(evaluator, name, _PACKAGE_CONFIGS, _MAX_DEPTH)
     return "" if is_patched(evaluator, config_class) else config_class
 
@@ -58,6 +58,6 @@ def _get_name(base: External | Class) -> str:
 
 
 def _find_inner_class(evaluator: Evaluator, name: str) -> Class | None:
-    """Return the only class of a name in the script, even inside a function, or None if there is none or several."""
+    """Return the only class with a name in the script, even inside a function, or None unless there is exactly one."""
     definitions = evaluator.document.find_classes(name)
     return Class(definitions[0], evaluator.module) if len(definitions) == 1 else None

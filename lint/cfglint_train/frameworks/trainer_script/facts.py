@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import Any
 
 
 def build_entry(name: str, node: Node, place: Span | None = None) -> Entry:
-    """Return an entry whose key is at a place, by default at that of its value."""
+    """Return an entry whose key is at `place`, or at the place of its value by default."""
     return Entry(Scalar(place or node.span, name, value=name), node)
 
 
@@ -26,14 +26,14 @@ def build_fact(name: str, node: Node, place: Span | None = None) -> OtherCallSet
 
 
 def get_text(record: Record, name: str) -> str:
-    """Return the text of a key, or the empty string if it has none."""
+    """Return the string value of a key, or an empty string if its value is not a string."""
     entry = record.get(name)
     value = entry.value.value if entry is not None and isinstance(entry.value, Value) else None
     return value if isinstance(value, str) else ""
 
 
 def get_class(record: Record) -> str:
-    """Return the class that made a record, with its module if the script imports it."""
+    """Return the class whose call created a record, with its module if the script imports the class."""
     return get_text(record, "_CLASS_")
 
 
@@ -48,7 +48,7 @@ def find_field_default(evaluator: Evaluator, owner: Class, name: str) -> Any:
 
 
 def find_uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Iterator[Function]:
-    """Yield the functions that nothing in the script calls, and that contain a call of interest.
+    """Yield the module's functions that the walk has not entered and that contain a call of interest.
 
     `makes` receives the name of the called function and decides whether the call is of interest.
     """

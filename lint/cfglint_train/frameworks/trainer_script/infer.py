@@ -1,4 +1,4 @@
-"""Values inferred from a script's own handling of its model, for which recipes have no keys."""
+"""Plan fields inferred from the way a script handles its model, which recipes have no keys for."""
 
 from __future__ import annotations
 

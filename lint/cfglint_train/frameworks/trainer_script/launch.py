@@ -34,7 +34,7 @@ class _DeclaredOption(Frozen):
 
 
 def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]:
-    """Return the values of a script's own options, from the words after its path, by the option's name."""
+    """Return the values of a script's argparse options, by destination, from the words after the script's path."""
     options: dict[str, _DeclaredOption] = {}
     for call in document.find_calls("add_argument"):
         options.update(_parse_declaration(document, call))
@@ -66,10 +66,10 @@ def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]
 
 
 def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine | None:
-    """Return the settings that a command line passes to a script's dataclass parser, or None without a parser.
+    """Return the settings that a command line passes to a script's dataclass parser, or None if it has no such parser.
 
     `words` are the words after the script's path. The settings are complete if an option or the script's own default
-    names the model, and no word names a file of settings. If a JSON file is the only word and the script calls
+    names the model, and no word names a settings file. If a JSON file is the only word and the script calls
     `parse_json_file`, the settings are those of the file, and complete if the file names the model.
     """
     from cfglint_train.frameworks.trl.commands import parse_trailing
@@ -111,7 +111,7 @@ def _read_json_settings(document: PythonDocument, path: str) -> dict[str, Any]:
 
 
 def _is_text(default: object) -> bool:
-    """Return whether the default of a field is a text: `"gpt2"`, `field(default="gpt2")`."""
+    """Return whether the default of a field is a string: `"gpt2"`, `field(default="gpt2")`."""
     if isinstance(default, ast.Call):
         default = next((keyword.value for keyword in default.keywords if keyword.arg == "default"), None)
     return isinstance(default, ast.Constant) and isinstance(default.value, str)

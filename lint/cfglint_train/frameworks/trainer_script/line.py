@@ -1,8 +1,8 @@
 """Settings that a script's `TrlParser((ScriptArguments, SFTConfig))` reads from the command line.
 
 If the launch is known, a setting that it does not pass has the default of its class. Otherwise the setting may have any
-value. `CommandLineSetting` stands for it, so that cfglint still recognises the setting `dtype` wherever the script
-passes `dtype=model_args.dtype` on.
+value. `CommandLineSetting` represents that value, so that cfglint still recognizes the setting `dtype` wherever the
+script passes `dtype=model_args.dtype` on.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/utils.py` (get_peft_config, get_quantization_config, get_kbit_device_map),
 `scripts/utils.py` (TrlParser); transformers 4.57 `hf_argparser.py`.
@@ -55,18 +55,18 @@ _MODEL_SETTINGS: Final = frozenset(
 _SWITCHES: Final = ("use_peft", "load_in_4bit", "load_in_8bit")
 """Switches that scripts branch on; they are off by default."""
 _MADE_FROM_LINE: Final = "from the command line"
-"""The class name that marks objects that TRL builds from the settings of `ModelConfig`."""
+"""Class name of the objects that TRL builds from the settings of `ModelConfig`."""
 
 
 class CommandLine(Frozen):
-    """The settings that a launch passes to a script's parser. `is_complete`: the launch passes no others."""
+    """The settings that a launch passes to a script's parser; if `is_complete`, it passes no other settings."""
 
     values: Mapping[str, Any]
     is_complete: bool
 
 
 class CommandLineSetting(Unknown):
-    """A setting that the command line may pass, and whose value is therefore unknown."""
+    """A setting with an unknown value, because the command line may pass it."""
 
     __slots__ = ("name",)
 
@@ -82,7 +82,7 @@ class LaunchedWalk(Walk):
     option_values: Mapping[str, Value] = {}
     command_line = CommandLine({}, False)
     uses_defaults = True
-    """True if settings of the script's own classes that the launch does not pass have their defaults."""
+    """True if unset settings of the script's own classes have their defaults."""
 
     def __init__(self, *arguments: Any) -> None:
         """Start a walk without parsers."""
@@ -91,7 +91,7 @@ class LaunchedWalk(Walk):
         """The dataclasses that each parser fills, by the `id` of the parser's record."""
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """Return the changes as in the base class, but none if a trainer has already received `value`."""
+        """Return the changes as in the base class, but none if they are unknown and a trainer has received `value`."""
         changed = super().find_changes(function, argument, value)
         return frozenset() if changed is None and self._is_trainer_argument(value) else changed
 
@@ -131,7 +131,7 @@ class LaunchedWalk(Walk):
 
 
 def make_parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record:
-    """Handle `TrlParser((ScriptArguments, SFTConfig))`; keep the classes in the walk, outside the tree."""
+    """Handle `TrlParser((ScriptArguments, SFTConfig))`; store the classes in the walk, not in the tree."""
     name = get_callee_name(node)
     record = evaluator.build_record(node, name, arguments, ("dataclass_types",))
     classes = arguments.positional[0] if arguments.positional else arguments.get("dataclass_types")
@@ -201,7 +201,7 @@ def _make_from_settings(
 
 
 def get_line_mark(config: Any) -> str:
-    """Return the mark of a part that these functions build from the command line, or an empty string for others."""
+    """Return the mark of a config that TRL builds from the command line, or an empty string for any other config."""
     if isinstance(config, Record):
         return _MADE_FROM_LINE if get_class(config) == _MADE_FROM_LINE else ""
     return _MADE_FROM_LINE if isinstance(config, Value) and isinstance(config.value, CommandLineSetting) else ""
@@ -260,7 +260,7 @@ HANDLERS: Final = {
 
 
 RECIPE: Final = "_RECIPE_"
-"""Name of the run fact that holds the file that a launch passes to the script's parser."""
+"""Name of the run fact for the file that a launch passes to the script's parser."""
 
 
 def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_trainer: bool) -> None:
@@ -307,12 +307,12 @@ _REDECLARED: Final = frozenset((
     "bf16", "gradient_checkpointing", "learning_rate", "logging_steps", "lr_scheduler_kwargs", "use_liger_kernel",
     "torch_empty_cache_steps",
 ))  # fmt: skip
-"""Arguments of the Trainer that TRL's classes declare again, with another default or help text."""
+"""Trainer arguments that TRL's classes redeclare with another default or help text."""
 
 
 @cache
 def list_hf_trainer_settings() -> frozenset[str]:
-    """Return the names of the HF Trainer's own arguments, including those that TRL declares again."""
+    """Return the names of the HF Trainer's own arguments, including those that TRL redeclares."""
     vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
     facts = (
         (name, vocabulary.find_fact((name,), vocabulary.newest, context))
@@ -323,7 +323,7 @@ def list_hf_trainer_settings() -> frozenset[str]:
 
 @cache
 def _list_settings() -> frozenset[str]:
-    """Return the settings of all trainers that a command line may pass.
+    """Return the settings that a command line may pass to any trainer.
 
     The list covers the oldest, the middle and the newest release, and `use_liger`, which only SFT of 0.12 to 0.18 had.
     """

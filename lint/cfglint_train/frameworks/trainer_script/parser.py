@@ -1,4 +1,4 @@
-"""Options that a script's dataclass parser accepts, if all its classes are known: `HfArgumentParser((Own, SFTConfig))`.
+"""Options of a script's dataclass parser if all its classes are known: `HfArgumentParser((Own, SFTConfig))`.
 
 Sources: transformers 4.57.1 and 5.8.0 `hf_argparser.py` (one option per field of the dataclasses; `aliases` of a field;
 parse_args_into_dataclasses raises for leftovers, unless return_remaining_strings); trl 0.9.6 to 1.16.0
@@ -32,8 +32,8 @@ from cfglint_train.plan.origin import Place
 _PARSE_METHODS: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
 _FILE_METHODS: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _NEUTRAL_ARGUMENTS: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
-"""Arguments of the parse methods, with the values that keep the default behaviour. Any other argument or value may
-make the parser read other words than the command line, or return or ignore unknown options.
+"""Arguments of the parse methods, with the values that keep the default behavior. Any other argument or value may
+make the parser read words other than the command line, or return or ignore unknown options.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _CHANGES_ARGUMENTS: Final = re.compile(
@@ -43,7 +43,7 @@ _CHANGES_ARGUMENTS: Final = re.compile(
 _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
 _KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")
 _MAX_DEPTH: Final = 5
-"""Maximum number of base classes and imports that are followed from a parser's class to a package's."""
+"""Maximum number of base classes and imports to follow from a parser's class to a package's class."""
 
 
 class ParserOptions(Frozen):
@@ -53,7 +53,7 @@ class ParserOptions(Frozen):
     package_entries: frozenset[tuple[str, str]] = frozenset()
 
     def __or__(self, other: ParserOptions) -> ParserOptions:
-        """Return the options of both."""
+        """Return the options of both parsers."""
         return ParserOptions(self.own_names | other.own_names, self.package_entries | other.package_entries)
 
     def has_from_other_package(self, package: str, name: str) -> bool:
@@ -85,7 +85,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
 
 
 def find_options(config: Config) -> ParserOptions | None:
-    """Return the options of a script's parser, or None if there may be more, as in a fork or an outdated release."""
+    """Return the options of a script's parser, or None if it may accept others (fork, outdated release)."""
     return config.compute_once(_find_options)
 
 
@@ -97,7 +97,7 @@ def _find_options(config: Config) -> ParserOptions | None:
 
 
 def read_parser_options(document: PythonScript) -> ParserOptions | None:
-    """Return the options of a script's only parser, or None if it may accept others."""
+    """Return the options of a script's only parser, or None if the parser may accept other options."""
     calls = document.find_calls(*PARSERS)
     if len(calls) != 1 or document.find_calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
         return None
@@ -143,7 +143,7 @@ def _is_neutral(keyword: ast.keyword) -> bool:
 
 
 def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
-    """Return the expressions of the dataclasses that a parser is created with, or [] if they are unclear."""
+    """Return the expressions of the dataclasses that a parser is created with, or [] if they cannot be determined."""
     arguments = [
         *parser_call.args[:1],
         *(keyword.value for keyword in parser_call.keywords if keyword.arg == "dataclass_types"),
@@ -203,7 +203,7 @@ def _list_trl_classes() -> frozenset[str]:
 
 
 def _is_accepted(options: ParserOptions, name: str) -> bool:
-    """Return whether a parser may accept an option: by its name, a prefix of it, or as the negation of a switch."""
+    """Return whether a parser may accept an option: by its name, by a prefix, or as the negation of a switch."""
     if any(option.startswith(name) for option in options.own_names) or any(
         _is_known(package, name) for package in options.package_entries
     ):
@@ -212,7 +212,7 @@ def _is_accepted(options: ParserOptions, name: str) -> bool:
 
 
 def _is_known(package: tuple[str, str], name: str) -> bool:
-    """Return whether a package's class has the field in any release, or one with this prefix in the newest."""
+    """Return whether a package's class has a field in any release, or a field with this prefix in the newest."""
     vocabulary, context = load(package[0]), Context(entry=package[1])
     if any(key.startswith(name) for key in vocabulary.list_names((), vocabulary.newest, context)):
         return True

@@ -3,7 +3,7 @@
 Each trainer call is a run. Its tree has the keys of a recipe (`trl sft --config`), so that the lenses for recipes also
 read scripts. The arguments of the config object (`SFTConfig(...)`) are its keys. The arguments of `from_pretrained`,
 `LoraConfig` and `BitsAndBytesConfig` are `parts` of the record, under their names in TRL's `ModelConfig`. Names between
-underscores (`_MODEL_`) are facts of the script that no recipe states.
+underscores (`_LOADED_`) are facts about the script that no recipe states.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; transformers 4.57 `modeling_utils.py`,
 `utils/quantization_config.py`; peft 0.17 `tuners/lora/config.py`, `utils/other.py`.
@@ -59,7 +59,7 @@ from cfglint_train.frameworks.trainer_script.samples import SampleWalk, enter_un
 
 
 class ScriptSettings(Record):
-    """Settings of one run; `refusal` says why they cannot be determined."""
+    """Settings of one run; `refusal` is empty, or the reason why they cannot be determined."""
 
     __slots__ = (
         "computes_loss",
@@ -79,7 +79,7 @@ class ScriptSettings(Record):
         self.trainer = trainer
         self.refusal = ""
         self.config_class = ""
-        """TRL or transformers class that its config object is made of or derives from; empty if there is none."""
+        """TRL or transformers class of its config object, or of that class's base; empty if there is none."""
         self.is_unread_command_line = False
         """True if all its settings come from its command line in a way that cfglint cannot read."""
         self.is_hf_trainer = False
@@ -102,7 +102,8 @@ def read_runs(
 ) -> list[ScriptSettings]:
     """Return the runs of a script, in the order in which it creates their trainers.
 
-    `option_values` replace the defaults of the script's own options; `command_line` is what its dataclass parser reads.
+    `option_values` replace the defaults of the script's own options. `command_line` holds the settings that its
+    dataclass parser reads.
     `is_hf_trainer`: return the runs of transformers' `Trainer`, not those of TRL's trainers.
     """
     try:
@@ -124,7 +125,7 @@ def _walk_script(
     is_hf_trainer: bool,
     uses_defaults: bool,
 ) -> list[ScriptSettings]:
-    """Return the runs that a walk over a script finds. `uses_defaults`: options that no launch passes have defaults."""
+    """Return the runs that a walk over a script finds. `uses_defaults`: unset options have their defaults."""
     evaluator = (SampleWalk if is_hf_trainer else LaunchedWalk)(
         document, HANDLERS, METHODS, POSITIONAL_PARAMETERS, resolve_constant
     )
@@ -157,7 +158,7 @@ def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Reco
 
 
 def _has_own_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
-    """Return whether a class of the script, or one of its bases there, overrides `compute_loss` or `training_step`."""
+    """Return whether a class of the script or a base class there overrides `compute_loss` or `training_step`."""
     owner = evaluator.module.names.get(name)
     if not isinstance(owner, Class) or not depth:
         return False
@@ -202,7 +203,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     if config_class == "Seq2SeqTrainingArguments":
         run.entry = "seq2seq"
     if config_class in HF_CONFIGS and not run.is_hf_trainer:
-        run.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over everything that they set
+        run.defaults.update(HF_DEFAULTS)  # SFTTrainer copies all values of these classes
     _add_parts(run, trainer_call, _read_model(run, trainer_call))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
@@ -274,9 +275,10 @@ def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCal
 
 
 def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
-    """Return the record that holds the model's loading arguments, and put what is known about the model into the parts.
+    """Return the record that holds the model's loading arguments, and add the facts about the model to the parts.
 
-    The record is the `from_pretrained` call, or `model_init_kwargs` if the trainer receives a name; else None.
+    The record is the `from_pretrained` call, or `model_init_kwargs` if the trainer receives a model's name. Return None
+    if neither exists.
     """
     entry = trainer_call.get("model") or trainer_call.get("policy")
     if entry is None:
@@ -300,7 +302,7 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
     module = get_class(trainer_call).rpartition(".")[0].split(".")
     package = "transformers" if run.is_hf_trainer else "trl"
     if (run.trainer or run.is_hf_trainer) and package in module and "experimental" not in module:
-        # Only for the package's own trainer classes: a subclass in the script may accept more.
+        # Only for the package's own trainer classes, because a subclass in the script may accept more arguments.
         run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
         parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
         if (
@@ -348,7 +350,7 @@ def _find_reference(node: Node) -> Value:
 
 
 def _add_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
-    """Add the arguments of a call to the parts. `names` maps them to names of the tree; the last one set wins."""
+    """Add the arguments of a call to the parts. `names`: argument -> name in the tree."""
     for argument, name in names.items():
         entry = source.get(argument)
         if entry is not None:
@@ -358,7 +360,7 @@ def _add_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]
 
 
 def _mark_conditional(entry: Entry, source: Record) -> Entry:
-    """Return an entry of a call with a plain value, marked as conditional if the call is conditional."""
+    """Return a call's entry with its value reduced to a scalar, marked as conditional if the call is conditional."""
     value: Any = entry.value
     if isinstance(value, Record) and [item.name for item in value.entries] == [""]:
         value = Value(value.span, "one device", value.how)  # device_map={"": rank}
@@ -371,7 +373,7 @@ def _mark_conditional(entry: Entry, source: Record) -> Entry:
 
 
 def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> None:
-    """Mark settings as unknown if the script may set them where cfglint cannot see it."""
+    """Mark settings as unknown if the script may set them in a way that cfglint cannot read."""
     for name in names:
         part = run.parts.get(name)
         if part is None or part.entry is None:

@@ -61,7 +61,7 @@ def get_role(run: ScriptSettings) -> str | None:
 
 
 def find_unreached_trainer(document: PythonDocument, trainers: Collection[str], score: int) -> list[RecognisedConfig]:
-    """Return the first trainer that is created in code that the walk does not reach, such as a method of a class.
+    """Return the first trainer that is created in code outside the walk, such as in a method.
 
     Return an empty list if the script creates no trainer itself.
     """
@@ -172,7 +172,7 @@ def _find_assumption(document: Document, node: Node) -> str:
 
 
 def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    """Return the settings that the words after a script's path change, according to the script's options.
+    """Return the settings that a launch changes with the words after the script's path.
 
     A setting that the launch removes is `MISSING` if the script has a parser, and None otherwise.
     """

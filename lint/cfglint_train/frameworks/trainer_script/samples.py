@@ -1,7 +1,9 @@
 """Sample lengths in scripts of the HF Trainer, which has no argument for them.
 
-They come from tokenizer calls, `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever the
-script maps its data, and from `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs samples.
+The lengths come from tokenizer calls, `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`,
+wherever the script maps its data, and from `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which
+packs samples.
+
 Sources: transformers 4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
 """
 
@@ -24,7 +26,7 @@ LENGTH: Final = "_LENGTH_"
 PACKED: Final = "_PACKED_"
 PADDED: Final = "_PADDED_"
 LIMIT: Final = "model_max_length"
-"""The tokenizer's setting that limits samples if a call passes no `max_length`."""
+"""Tokenizer setting that limits the samples of calls without `max_length`."""
 
 _TRUNCATION_STRATEGIES: Final = (True, "longest_first", "only_first", "only_second")
 
@@ -46,7 +48,7 @@ class SampleWalk(LaunchedWalk):
         super().__init__(*arguments)
         self.truncations: dict[int, Truncation] = {}
         self.instances: dict[str, Arguments] = {}
-        """The arguments of the first instantiation of each class, by the name of the class."""
+        """Arguments of the first call of each class, by class name."""
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
         """Evaluate as in the base class, and record truncations."""
@@ -86,7 +88,7 @@ class SampleWalk(LaunchedWalk):
         self._record(Truncation(node, length, is_padded))
 
     def _find_limit(self, default: Any) -> Any:
-        """Return the limit of the script's tokenizer, or `default` unless exactly one tokenizer states a limit."""
+        """Return the tokenizer's `model_max_length`, or `default` unless exactly one tokenizer states it."""
         limits = [
             entry.value
             for record in self.records
@@ -140,7 +142,7 @@ def handle_map(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argu
 
 
 def enter_uncalled_tokenizers(evaluator: SampleWalk) -> None:
-    """Enter the methods that truncate samples, and the functions that do so and have not been entered yet."""
+    """Enter all methods that truncate samples, and the functions that truncate samples and were not entered yet."""
     for owner in evaluator.document.list_nodes(ast.ClassDef):
         methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
         if not any(map(_has_truncation, methods.values())):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 
-# Keys of TRL's own classes (`ScriptArguments`, `ModelConfig`, each trainer's) that the Trainer lacks.
+# Keys of TRL's own classes (`ScriptArguments`, `ModelConfig`, trainers' config classes) that the Trainer lacks.
 OWN_KEYS: Final = frozenset((
     "dataset_name", "dataset_config", "dataset_train_split", "dataset_test_split", "dataset_mixture", "dataset_mixer",
     "dataset_splits", "dataset_text_field", "dataset_num_proc", "dataset_prompt_column", "torch_dtype", "dtype",
@@ -19,7 +19,7 @@ OWN_KEYS: Final = frozenset((
     "use_liger_loss", "center_rewards_coefficient", "accelerate_config", "rpo_alpha", "label_smoothing",
 ))  # fmt: skip
 
-# A recipe has at least one of these: no script of transformers accepts them.
+# A recipe has at least one of these keys, which no transformers script accepts.
 DISTINCTIVE_KEYS: Final = OWN_KEYS - {
     "dataset_name", "dataset_config", "torch_dtype", "dtype", "attn_implementation", "max_length", "max_seq_length",
     "lora_alpha", "lora_dropout", "beta", "label_smoothing", "load_in_4bit", "load_in_8bit",
@@ -31,7 +31,7 @@ TRAINING_KEYS: Final = frozenset((
 ))  # fmt: skip
 
 # Keys of other tools that also have `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl,
-# OpenRLHF, open-instruct (and accelerate's example training loops, from which open-instruct takes its options).
+# OpenRLHF, open-instruct, and accelerate's example training loops, whose options open-instruct copied.
 FOREIGN_KEYS: Final = frozenset((
     "stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "flash_attn", "pref_loss", "infer_backend",
     "export_dir", "quantization_bit", "block_size", "dataset_path", "base_model", "actor_rollout_ref", "defaults",
@@ -44,7 +44,7 @@ TRAINERS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward", "orpo", "cpo")
 """Entry points of the vocabulary that belong to a single trainer."""
 
 ANY_TRAINER: Final = "any"
-"""Entry point of a recipe whose trainer is unknown: the settings of all trainers."""
+"""Entry point for a recipe with an unknown trainer; it has the settings of all trainers."""
 
 LAUNCHER_FILES: Final = ("accelerate_config", "config_file")
 """Options whose value `trl` passes to the launcher as its config file: a path, or the name of a file in TRL."""

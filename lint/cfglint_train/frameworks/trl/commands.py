@@ -59,7 +59,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
 
 
 def explain_assumed_command(config: Config) -> str:
-    """Return the assumption about the `trl` command that starts a configuration, or an empty string if it is stated."""
+    """Return the assumption about the `trl` command that starts a configuration, or an empty string if none is made."""
     invocations = ((config.document, int(config.root[0])),) if isinstance(config.document, ShellDocument) else ()
     for script, number in invocations or config.launches:
         invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
@@ -90,7 +90,7 @@ def _get_command(invocation: Invocation) -> str:
 
 
 def _explain_unread(invocation: Invocation) -> str:
-    """Return why a command of `trl` cannot be read, or an empty string if it is read or does not train."""
+    """Return why a command of `trl` cannot be read, or an empty string if cfglint reads it or it does not train."""
     if invocation.program == "trl" and invocation.words and not invocation.words[0].is_known:
         return f"which command of `trl` `{invocation.words[0].text}` is cannot be determined"
     command = _get_command(invocation)

@@ -1,7 +1,7 @@
 """Number format in which TRL loads a model.
 
 `dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). If it is None,
-transformers 4 loads fp32, and transformers 5 the format of the checkpoint (modeling_utils.py, from_pretrained).
+transformers 4 loads fp32, and transformers 5 keeps the format of the checkpoint (modeling_utils.py, from_pretrained).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SPELLINGS: Final = {value: name for name, value in _FORMATS.items()}
 
 
 def find_dtype_key(config: Config) -> str:
-    """Return the key that sets the format, or that would set it at the release.
+    """Return the key that sets the format, or the key for it at the target release if none is set.
 
-    For scripts it is always `dtype`, whichever name `from_pretrained`'s argument has.
+    For scripts, it is always `dtype`, even if `from_pretrained` receives `torch_dtype`.
     """
     if config.document.syntax == "python":
         return "dtype"

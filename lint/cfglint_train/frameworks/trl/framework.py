@@ -1,7 +1,7 @@
 """TRL: YAML recipes whose values become defaults of `TrlParser`, command lines with options, and Python scripts.
 
 Sources: trl 0.9.2 to 1.16.0 (`scripts/`, `trainer/*_config.py`, `trainer/*_trainer.py`, `cli/`, `Requires-Dist`); for
-the behaviour of the Trainer and accelerate, see `hf_trainer`.
+the behavior of the Trainer and accelerate, see `hf_trainer`.
 """
 
 from __future__ import annotations

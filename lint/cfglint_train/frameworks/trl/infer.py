@@ -43,7 +43,7 @@ def infer(job: Job) -> None:
 def _infer_launch(job: Job) -> None:
     """Infer the nodes and GPUs per node from the recipe if `trl` passes them to the launcher.
 
-    With users' own scripts, the launcher alone decides.
+    If a user's own script starts the recipe, only the launcher's settings count.
     """
     config, plan = job.main, job.plan
     if not has_launcher_passthrough(config, config.release):

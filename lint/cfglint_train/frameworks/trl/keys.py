@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 _ANY_CONTEXT: Final = Context(entry=ANY_TRAINER)
 
-# Training arguments that are declared as text and converted to a member of an enumeration, which refuses other words
+# Training arguments that are declared as strings and converted to enumeration members; other strings are rejected
 # (transformers 4.41 to 5.23 training_args.py, __post_init__).
 _ENUMERATED_SETTINGS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy")
 )
 _SCRIPT_CLASSES: Final = ("ScriptArguments", "LaunchArguments")
 """Suffixes of the names of classes that belong to TRL's scripts and the `trl` command, not to a trainer."""
-# The trainers refuse an unknown loss type if it is a single word; they do not check lists.
+# The trainers reject an unknown loss type if it is a single word; they do not check lists.
 _LOSS: Final = "loss_type"
 _ATTENTION: Final = "attn_implementation"
 _SCALAR_TYPES: Final = frozenset(("boolean", "integer", "number"))
@@ -105,7 +105,7 @@ class ArgumentKeys(Keys):
         return parser.find_unparsed_options(config)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether the script's parser rejects a word of white space; False if its dataclasses are unknown."""
+        """Return whether the script's parser rejects a blank word; False if its dataclasses are unknown."""
         if config.document.syntax != "python":
             return False
         from cfglint_train.frameworks.hf_trainer.options import get_parser
@@ -122,13 +122,13 @@ class ArgumentKeys(Keys):
         return explain_refused_argument(config, str(route[0]))
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Return the routes of a setting; those of `fsdp_config` with and without their prefix."""
+        """Return the routes of a setting; a key in `fsdp_config` has a second route, with the prefix `fsdp_`."""
         return list_fsdp_routes(name)
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """Return the part of a schema that the Trainer enforces, or None if it enforces nothing.
 
-        It converts text to members of enumerations and to scalars.
+        The Trainer converts strings to enumeration members and to scalars, and does not check other values.
         """
         if "x-unchecked" in schema:
             return super().extract_enforced(schema, name)
@@ -144,7 +144,7 @@ class ArgumentKeys(Keys):
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
         """Return True for a value that is not converted and thus not checked, or None if the schema decides.
 
-        Only text is converted. A value of an enumeration is checked too, unless it is a list.
+        Only strings are converted. A value of an enumeration is checked as well, unless it is a list.
         """
         return None if isinstance(value, str) or ("enum" in schema and not isinstance(value, list)) else True
 
@@ -186,7 +186,7 @@ class TrlKeys(ArgumentKeys):
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
         """Return the effect of an unknown key on the parser and the command: "error" or "dropped"."""
         if effect != "error" or len(route) != 1 or config.document.syntax == "python":
-            return effect  # a class of arguments refuses unknown keywords
+            return effect  # argument classes reject unknown keywords
         if config.document.syntax == "shell":
             return self.determine_launch_effect(effect, config, release)
         fact = self.get_vocabulary(config).find_fact(route, release, _ANY_CONTEXT)
@@ -195,11 +195,11 @@ class TrlKeys(ArgumentKeys):
             and fact.resolve_status().kind == PRESENT
             and parse_release(release) < parse_release("0.29")
         ):
-            return "dropped"  # the key belongs to another trainer; before 0.29, `trl` has one parser for all
+            return "dropped"  # the key belongs to another trainer; before 0.29, `trl` has one parser for all trainers
         return "error" if _is_key_refused(config, str(route[0]), release) else "dropped"
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return the place in the vocabulary of a setting that the launch passes with a recipe.
+        """Return the entry point and route of a setting that the launch passes in addition to a recipe.
 
         Return None if a program other than TRL's own commands and scripts may start the recipe.
         """
@@ -209,11 +209,11 @@ class TrlKeys(ArgumentKeys):
         return LauncherOption(build_context(config).entry, route, class_steps=0)
 
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
-        """Return "dropped" for an error if the script's parser returns unknown options, or else `effect`."""
+        """Return "dropped" instead of "error" if the script's parser returns unknown options, or else `effect`."""
         return "dropped" if effect == "error" and _is_option_returned(config, release) else effect
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether every candidate release rejects a word of white space in a command.
+        """Return whether every candidate release rejects a word of a command that consists of white space.
 
         False if a user's own script starts the recipe.
         """
@@ -244,24 +244,24 @@ class TrlKeys(ArgumentKeys):
         return fact.definition.endswith(_SCRIPT_CLASSES) and self.can_have_foreign_keys(config, release)
 
     def can_accept_more(self, name: str, config: Config) -> bool:
-        """Return whether a script of the repository may add values: for the loss type and the attention."""
+        """Return whether a user's script may accept more loss types or attention implementations than TRL."""
         return name in (_LOSS, _ATTENTION) and self.can_be_read_by_user(config)
 
 
 def _is_key_refused(config: Config, name: str, release: str) -> bool:
     """Return whether an unknown key of a recipe stops the run, for the commands and scripts that start it.
 
-    The parser refused such keys up to 0.12 and silently dropped them from 0.13 on. From 0.19 on, it refuses them again
-    unless the script configures it to return or skip them: `dpo`, `grpo` and `kto` do so from 0.22 on, `sft` from 0.18
-    on. If the command starts a launcher, returned keys go to the launcher's parser, which refuses them (trl 0.9.2 to
-    1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
+    The parser rejected such keys up to 0.12 and silently dropped them from 0.13 on. From 0.19 on, it rejects them again
+    unless the script configures it to return or skip them: `dpo`, `grpo` and `kto` configure it from 0.22 on, `sft`
+    from 0.18 on. If the command starts a launcher, returned keys go to the launcher's parser, which rejects them (trl
+    0.9.2 to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
     """
     commands = list_trl_commands(config)
     key = parse_release(release)
     if not commands:
         from cfglint_train.frameworks.trl.recipe_parser import is_unknown_everywhere  # few recipes have such a key
 
-        # Another script may have the key as its own setting. Up to 0.9.4 its parser skipped unknown keys.
+        # Another script may have the key as its own setting. Up to 0.9.4, TRL's parser skipped unknown keys.
         is_strict = parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
         return is_strict and is_unknown_everywhere(config, name)
     if key < parse_release("0.13"):
@@ -278,7 +278,7 @@ def _is_option_returned(config: Config, release: str) -> bool:
     """Return whether the parser returns an unknown option to a script, which drops it.
 
     Before 1.0, the scripts make the parser return unknown options as it returns unknown keys. If a command passes
-    options to the launcher first, the launcher refuses them, as it refuses keys (sources: `_is_key_refused`; trl 1.0.0
+    options to the launcher first, the launcher rejects them, as it rejects keys (sources: `_is_key_refused`; trl 1.0.0
     `scripts/`).
     """
     commands, key, sft = list_trl_commands(config), parse_release(release), find_trainer(config) == "sft"

@@ -90,7 +90,7 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
     """Yield the checkpoint that a run resumes from, provided that the script passes it to `trainer.train`.
 
     The Trainer itself ignores `resume_from_checkpoint`. TRL's own scripts pass it on from 1.14.1 on (`scripts/*.py`);
-    for a user's script, the argument of the call counts.
+    in a user's script, only the argument of `trainer.train` counts.
     """
     is_script = config.document.syntax == "python"
     name = "_RESUMES_" if is_script else "resume_from_checkpoint"
@@ -113,7 +113,7 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
 
 
 def _is_never_evaluated(config: Config, strategy: str) -> bool:
-    """Return whether no evaluation can happen: the trainer has no data for it, or no step of the run triggers it.
+    """Return whether the run never evaluates, because the trainer has no evaluation data or no step triggers it.
 
     The Trainer evaluates at multiples of `eval_steps` but not before `eval_delay`, and from 5.4.0 on also at the last
     step (transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py, DefaultFlowCallback.on_step_end).
@@ -139,7 +139,7 @@ def _read_eval(config: Config) -> Iterator[Triple]:
     stated_strategy = config.get(name, default="no")
     stated_strategy = (
         "no" if stated_strategy is False else stated_strategy
-    )  # YAML reads a bare `no` as false, and the Trainer refuses it
+    )  # YAML reads a bare `no` as false, and the Trainer rejects it
     strategy = stated_strategy if stated_strategy in ("no", "steps", "epoch") else None
     # The scripts pass the test split if a strategy is stated (trl 0.16.1, scripts/sft.py).
     enabled = None if strategy is None else strategy != "no" and not _is_never_evaluated(config, strategy)

@@ -1,4 +1,4 @@
-"""Losses of TRL's trainers by release, which determine the logits that exist at a time.
+"""Losses of TRL's trainers by release, which determine how many logits exist at the same time.
 
 Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` lists the tensors
 that the losses keep.
@@ -39,7 +39,7 @@ def _build_loss(config: Config) -> TrlLoss:
 
 
 def find_loss(config: Config, liger: bool) -> str:
-    """Return the implementation of a trainer's loss. `liger`: the trainer's own keys switch Liger's loss on."""
+    """Return the implementation of a trainer's loss. `liger`: the trainer's own keys turn on Liger's loss."""
     trainer = find_trainer(config) or ""
     if trainer in _TILED_SINCE and not is_before(config, _TILED_SINCE[trainer] if liger else FUSED_HEAD_SINCE):
         return "tiles"

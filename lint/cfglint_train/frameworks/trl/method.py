@@ -46,7 +46,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 
 def _parse_words(value: Any) -> tuple[str, ...]:
-    """Parse a list or a single word; command-line options give a list."""
+    """Parse a list of strings or a single string."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UnreadableError
@@ -90,7 +90,7 @@ def _read_targets(config: Config) -> Iterator[Triple]:
             yield "method.lora_targets", None, config.get_origin(name)._replace(note=note, key=argument)
             return
     if isinstance(text, str) and text.lower() != _ALL_LINEAR:
-        # PEFT treats a single string as a regular expression over whole paths.
+        # PEFT matches a single string as a regular expression against full module paths.
         yield "method.lora_targets", (), origin
         yield "method.lora_target_pattern", text, origin
     else:

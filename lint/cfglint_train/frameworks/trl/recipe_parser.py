@@ -14,10 +14,10 @@ from cfglint_train.frameworks.trainer_script.parser import ParserOptions, read_p
 
 
 def is_unknown_everywhere(config: Config, name: str) -> bool:
-    """Return whether every program that reads a recipe lacks an option with that name.
+    """Return whether none of the programs that read a recipe has an option `name`.
 
-    False if no program is known, or if a program's parser has unknown options or skips unknown keys. `name` must not
-    belong to a class of TRL.
+    False if no program is known, if some options of a program's parser are unknown, or if it skips unknown keys. `name`
+    must not belong to a class of TRL.
     """
     parsers = config.compute_once(_find_parser_options)
     return bool(parsers) and not any(
@@ -40,7 +40,7 @@ def _find_parser_options(config: Config) -> tuple[ParserOptions, ...]:
 
 
 def _read_recipe_options(program: Document | None) -> ParserOptions | None:
-    """Return the options of a program's parser, or None unless it reads a recipe and refuses unknown keys."""
+    """Return the options of a program's parser, or None unless it reads a recipe and rejects unknown keys."""
     if not isinstance(program, PythonScript):
         return None
     parser_calls = program.find_calls(PARSERS[0])

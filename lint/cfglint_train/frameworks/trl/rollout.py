@@ -37,7 +37,7 @@ def _read_rollout(config: Config) -> Iterator[Triple]:
     for field, (name, kind) in _GENERATION_KEYS.items():
         yield field, read_setting(config, name, kind), find_origin(config, name)
     if config.get("generation_batch_size") is not None and not is_before(config, "0.19"):
-        # TRL 0.18 rounds a size that is not a multiple down.
+        # TRL 0.18 rounds the size down to a multiple of the micro batch of all ranks.
         yield (
             "rollout.completions",
             read_setting(config, "generation_batch_size", "integer"),
@@ -61,7 +61,8 @@ def _read_rollout(config: Config) -> Iterator[Triple]:
 def _find_mode(config: Config) -> Any:
     """Return the placement of vLLM: "pool", "server" or "colocate", or None if it is unknown.
 
-    TRL 0.14 and 0.15 give vLLM its own GPU (`vllm_device`), 0.16 and 0.17 use a server, and later releases `vllm_mode`.
+    TRL 0.14 and 0.15 give vLLM its own GPU (`vllm_device`), 0.16 and 0.17 use a server, and later releases have
+    `vllm_mode`.
     """
     if is_before(config, "0.18"):
         return "pool" if is_before(config, "0.16") else "server"

@@ -21,7 +21,7 @@ from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.trl.settings import find_default, find_trainer, has_setting, is_on, read_setting
 
 GENERATING_TRAINERS: Final = ("grpo", "rloo")
-"""Trainers that generate: each of their sequences is a prompt and its completion."""
+"""Trainers that generate completions; each of their sequences is a prompt with its completion."""
 _PART_KEYS: Final = ("max_prompt_length", "max_completion_length")
 _WINDOW_KEY: Final = "vllm_max_model_length"
 _LENGTH_KEYS: Final = ("max_length", "max_seq_length")
@@ -54,7 +54,7 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 
 _EVERY_RELEASE: Final = "999"
-"""A version after every release."""
+"""A version newer than every release."""
 # Trainer -> the first release that does not truncate samples if no limit is stated, and the limit of earlier releases
 # in tokens. SFT also uses the tokenizer's limit, which is seldom lower (`__init__` of trl 0.9.6 to 0.24.0
 # trainer/*_trainer.py; of 1.16.0 experimental/orpo/orpo_trainer.py and experimental/cpo/cpo_trainer.py).
@@ -68,7 +68,7 @@ _UNSET_LIMITS: Final = {
 
 
 def _find_unset_limit(config: Config) -> int | None:
-    """Return the limit in tokens that a trainer applies if none is stated, or None if it then truncates nothing."""
+    """Return the limit in tokens that a trainer applies if none is stated, or None if the trainer truncates nothing."""
     before_release, tokens = _UNSET_LIMITS.get(find_trainer(config) or "", ("0", 0))
     return tokens if is_before(config, before_release) else None
 

@@ -20,7 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",
 }  # fmt: skip
 """Commands of `trl` that train -> their first release (trl 0.8.1 to 1.16.0 commands/cli.py, cli.py, cli/). ORPO and CPO
-only have scripts.
+have only scripts, no commands.
 """
 COMMAND_PATTERN: Final = re.compile(r"trl \w+")
 """A `trl` command with its name, such as `trl sft`."""
@@ -82,7 +82,7 @@ _INDICATIVE_KEYS: Final = (
 
 
 def find_trainer_by_keys(document: Document, root: Route) -> str | None:
-    """Return the trainer whose keys a file has, or else the trainer that its name or folder contains.
+    """Return the trainer that a file's keys indicate, or else the trainer named in its file name or folder.
 
     Return None if they indicate no trainer or several. For a script, return the trainer that the run creates.
     """
@@ -164,7 +164,7 @@ def has_setting(config: Config, name: str) -> bool:
 
 
 def read_setting(config: Config, name: str, kind: str) -> Any:
-    """Return a setting as the parser converts it, or its default; None if the parser would refuse the value."""
+    """Return a setting as the parser converts it, or its default; None if the parser would reject the value."""
     value = config.get(name)
     if value is None:
         return None if config.has(name) else find_default(config, name)

@@ -1,4 +1,4 @@
-"""Placement and number formats of the weights that transformers loads for its Trainer.
+"""Placement and number formats of the weights in runs of TRL and the HF Trainer.
 
 Sources: transformers 4.57.1 and 5.8.0 (`modeling_utils.py`, `trainer.py`); accelerate 1.15.0; peft 0.17
 (`tuners/tuners_utils.py`, `utils/other.py`); trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `__init__`).
@@ -24,7 +24,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer_placement(job: Job, is_precision_stated: bool) -> None:
-    """Infer the strategy and mixed precision.
+    """Infer the parallel strategy and mixed precision.
 
     `is_precision_stated`: the config's own settings decide mixed precision, so the launcher's setting is ignored.
     """
@@ -82,7 +82,7 @@ def _infer_formats(job: Job) -> None:
         note = "prepare_model_for_kbit_training casts unquantised weights to fp32"
         plan.infer("model.embeddings_fp32", True, note)
     if plan.trains_adapter:
-        # PEFT creates adapters of 16-bit models in fp32; TRL casts those of quantised models to bf16.
+        # PEFT creates adapters of 16-bit models in fp32; TRL casts adapters of quantized models to bf16.
         half = quantised and autocast and compute == "bf16" and find_trainer(job.main) is not None
         note = "TRL casts adapters of quantised models to bf16" if half else "PEFT keeps adapters in fp32"
         adapter_format = "bf16" if half else "fp32"
@@ -91,7 +91,7 @@ def _infer_formats(job: Job) -> None:
 
 
 def _is_kbit_prepared(job: Job) -> bool:
-    """Return whether the trainer prepares quantised models with PEFT's `prepare_model_for_kbit_training`.
+    """Return whether the trainer prepares quantized models with PEFT's `prepare_model_for_kbit_training`.
 
     SFT and reward do so up to 0.21, DPO up to 0.28, KTO up to 0.27, and ORPO and CPO always.
     """
@@ -112,7 +112,7 @@ def _infer_loaded(job: Job) -> None:
     )
     quantization = plan.get("method.quantization")
     if sharded and strategy == "zero" and quantization not in (None, "none"):
-        # transformers uses zero.Init only for models that are not quantised (modeling_utils.py; huggingface/trl#4100).
+        # transformers uses zero.Init only for models that are not quantized (modeling_utils.py; huggingface/trl#4100).
         plan.infer("precision.loaded", quantization, "ZeRO-3 shards a quantised model after loading it whole")
     elif sharded:
         launcher = job.companions.get("accelerate")
@@ -120,7 +120,7 @@ def _infer_loaded(job: Job) -> None:
         loads_whole = launcher is not None and launcher.get("deepspeed_config", "zero3_init_flag") is False
         if loads_whole and find_dtype(job)[0] == "fp32" and published in ("bf16", "fp16"):
             # accelerate 1.15.0 utils/dataclasses.py (set_deepspeed_weakref): from_pretrained is not aware of ZeRO-3,
-            # and each rank holds fp32 copies. Weights in the files' own format may stay mapped, which ranks share.
+            # and each rank holds fp32 copies. Weights in the checkpoint's dtype may stay mapped, shared by the ranks.
             note = "`zero3_init_flag: false`: each rank loads the model on its host"
             plan.infer("model.init_device", "cpu", note)
         plan.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")

@@ -1,4 +1,4 @@
-"""`cfglint --write-baseline`: accept all current findings, or drop accepted ones that are gone."""
+"""`cfglint --write-baseline`: accept all current findings, or remove stale entries from an existing baseline."""
 
 from __future__ import annotations
 

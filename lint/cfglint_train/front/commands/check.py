@@ -33,7 +33,7 @@ def check(argv: list[str]) -> int:
 
     lint_options = build_options(options)
     settings = apply_flags(api.settings(lint_options), options)
-    if settings.require_checked:  # only these settings decide the exit code
+    if settings.require_checked:  # these settings, not those of each file, decide the exit code
         lint_options = lint_options._replace(require_checked=True)
     if options.explain is None and not options.write_baseline:
         lint_options = add_baseline(lint_options, options, settings)
@@ -160,7 +160,8 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     return TROUBLE if result.troubles else CLEAN
 
 
-# Reports that need only findings. Others need the runs, which stay in the process that built them, or summaries.
+# Formats that need only findings, so that several processes can share the files. Other formats need the runs, which
+# worker processes do not send, or a digest of each run.
 _FINDING_FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "junit", "rdjson", "sarif",
 )  # fmt: skip

@@ -26,7 +26,7 @@ def completion(argv: list[str]) -> int:
 
 
 def capture_help(name: str) -> str:
-    """Return the output of a command's `--help-all` without line breaks in texts."""
+    """Return the output of a command's `--help-all`, with each description on one line."""
     from contextlib import redirect_stdout, suppress
     from io import StringIO
 

@@ -39,7 +39,7 @@ cfglint init            add cfglint to a repository: settings, pre-commit hook, 
 
 
 def demo(argv: list[str]) -> int:
-    """Write five broken training configs, then lint, fix, estimate and fit them; return the exit code."""
+    """Write five broken configs, lint them, show fixes, estimate one run and fit another; return the exit code."""
     parser = Parser(
         prog="cfglint demo",
         description="Write five broken training configs into a new folder, then lint them, show the fixes,\n"

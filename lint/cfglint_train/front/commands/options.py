@@ -1,4 +1,4 @@
-"""Conversion of flags to API options and input files."""
+"""Conversion of flags to API options, and of paths to input files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _WRITE_FLAGS: Final = ("fix", "fix_only", "diff", "add_ignore", "write_baseline"
 
 
 def refuse_write_flags(options: Any) -> None:
-    """Raise UsageError if a write flag is combined with one that shows something other than findings."""
+    """Raise UsageError if a write flag is combined with a flag that shows something other than findings."""
     show_flag = options.shown or ("explain" if options.explain is not None else None)
     write_flag = (
         next((flag for flag in _WRITE_FLAGS if getattr(options, flag)), None) if show_flag is not None else None
@@ -95,7 +95,7 @@ def _parse_pair(flag: str, assignment: str, form: str) -> tuple[str, str]:
 
 
 def read_inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
-    """Return the paths to check, and their contents if they exist only in memory (standard input)."""
+    """Return the paths to check, and the contents of standard input under its name if it is one of them."""
     from cfglint_train.foundation.errors import UsageError
 
     if options.stdin_filename is not None and options.paths in ([], ["-"]):

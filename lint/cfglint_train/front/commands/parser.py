@@ -31,7 +31,7 @@ _RARE_FLAGS: Final = frozenset((
     "model_folder", "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown",
     "stdin_filename", "write_baseline",
 ))  # fmt: skip
-"""Flags, as argparse spells them, that `--help` omits if all flags do not fit one screen."""
+"""Flags, as argparse spells them, that `--help` omits if not all flags fit on one screen."""
 
 
 _MIN_SIMILARITY: Final = 0.8
@@ -51,10 +51,10 @@ class _HelpAllAction(Action):
 
 
 class Parser(ArgumentParser):
-    """Parser that suggests corrections, prints safely, and whose help fits one screen."""
+    """Argument parser that suggests corrections, escapes its messages and keeps its help to one screen."""
 
     def __init__(self, prog: str, more: str = "", **others: Any) -> None:
-        """Create a parser; `more` is shown by `--help-all` only, after the epilog."""
+        """Create a parser; only `--help-all` shows `more`, after the epilog."""
         super().__init__(prog, formatter_class=_HelpFormatter, allow_abbrev=False, **others)
         self._more = more
         self._all = self.add_argument("--help-all", action=_HelpAllAction, nargs=0, dest=SUPPRESS, help=SUPPRESS)
@@ -102,7 +102,8 @@ class Parser(ArgumentParser):
     def _suggest_flag(self, flag: str) -> str:
         """Return a suggestion such as `did you mean --fix?`, or an empty string.
 
-        The candidates are flags with the same letters, similar flags, longer flags, and flags that have it as a choice.
+        The candidates are flags with the same letters, similar flags, longer flags, and flags that have `flag` as a
+        choice.
         """
         visible = {name: action for name, action in self._option_string_actions.items() if action.help != SUPPRESS}
         anagrams = [name for name in self._option_string_actions if sorted(name) == sorted(flag)]

@@ -117,7 +117,7 @@ def _format_line(rule: Rule) -> str:
 
 
 def _describe_rule(rule: Rule, documentation: str) -> dict[str, object]:
-    """Return a rule as in the JSON listing; `frameworks` is null if it applies to all of them."""
+    """Return a rule's JSON object; `frameworks` is null if the rule applies to all frameworks."""
     documentation = documentation.strip()
     return {
         "code": rule.code,

@@ -77,7 +77,7 @@ def schema(argv: list[str]) -> int:
     context = Context(entry=entry, releases=_find_companion_releases(name, release, options.transformers))
     owner = next((framework for framework, manifest in list_frameworks().items() if manifest.vocabulary == name), None)
     loader = None if options.strict or owner is None else frameworks.load(owner).loader
-    # JSON has no comments, so some files write them as keys with certain names.
+    # JSON has no comments, so files of JSON-only frameworks use keys with certain names as comments.
     allows_comments = (
         loader is not None and name in list_frameworks() and tuple(list_frameworks()[name].clues) == ("json",)
     )

@@ -1,4 +1,4 @@
-"""Files that `cfglint init` would write: shown as a diff, written together or not at all, never overwritten."""
+"""Changes that `cfglint init` proposes: shown as a diff, written all or none, without replacing existing content."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _plan_settings(survey: Survey, answers: Answers) -> Change | KeptFile:
 
 
 def _read_file(path: str) -> bytes:
-    """Read a whole file. Raise OSError, also if it is implausibly large."""
+    """Read a whole file. Raise OSError if it cannot be read or is implausibly large."""
     source = regular_files.read(path)
     if len(source) > regular_files.MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
@@ -110,7 +110,7 @@ def _append_table(before: bytes, lines: Iterable[str]) -> bytes:
 
 
 def _is_pure_addition(before: dict[str, Any], after: bytes) -> bool:
-    """Return whether a TOML file has its old contents plus the table.
+    """Return whether `after` is the old TOML file plus the new table.
 
     False if `tool` is an inline table, to which no table can be appended.
     """

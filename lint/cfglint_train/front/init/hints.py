@@ -1,6 +1,6 @@
 """Hardware in job descriptions: Slurm directives, SkyPilot tasks, Kubernetes manifests, Modal functions.
 
-For a lint, cfglint reads node counts, GPUs per node and memory from the script that launches a configuration
+To lint a run, cfglint reads node counts, GPUs per node and memory from the script that launches a configuration
 (`launches/launches.py`). This module finds hints that cannot be linked to one configuration: GPU names, and job files
 of schedulers that do not name a configuration.
 
@@ -107,5 +107,5 @@ def _parse_match(path: str, line: int, match: re.Match[str]) -> Iterator[Hint]:
 
 
 def _normalize_memory(text: str) -> str:
-    """Return a size with its unit; megabytes by default, and Slurm's units are powers of 1024."""
+    """Return a Slurm size with a unit: `MiB` by default, because Slurm's units are powers of 1024."""
     return f"{text}MiB" if text.isdigit() else f"{text.upper()}iB"

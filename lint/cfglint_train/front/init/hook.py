@@ -1,4 +1,4 @@
-"""The pre-commit hook: a new file, or another repository in the existing file.
+"""The pre-commit hook, in a new file or as another repository entry in the existing file.
 
 The hook is local, so that it can be installed from the source of the running cfglint.
 """
@@ -17,7 +17,7 @@ _MARK: Final = "cfglint"
 
 
 def build_entry(requirement: str) -> dict[str, Any]:
-    """Build a repository entry with the hook of pre-commit-hooks.yaml (a test compares them)."""
+    """Build a repository entry with the same hook as `.pre-commit-hooks.yaml` (a test compares the two)."""
     hook = {
         "id": "cfglint",
         "name": "cfglint",

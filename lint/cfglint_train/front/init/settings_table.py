@@ -15,7 +15,7 @@ from cfglint_train.settings.settings import BASELINE
 _FACTS: Final = ("gpu", "gpus-per-node", "nodes", "host-memory", "disk")
 _NUMBERS: Final = ("gpus-per-node", "nodes")
 
-# If nothing is stated: an example, and the consequence of leaving it out.
+# Fact -> an example value, and the consequence of leaving the fact out.
 _EXAMPLES: Final = {
     "gpu": ("H100", "default: 80 GB per GPU"),
     "gpus-per-node": ("8", "default: 8"),

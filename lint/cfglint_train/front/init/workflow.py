@@ -57,7 +57,7 @@ _STEPS: Final = """\
       - name: Lint the training configurations
         run: cfglint --output-format github
 """
-"""Steps if the repository of the action is unknown or not on GitHub, which only runs actions hosted there."""
+"""Steps without the action, if its repository is unknown or not on GitHub, which runs only actions that it hosts."""
 
 _GITHUB: Final = re.compile(
     r"https://github\.com/(?P<name>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[\w./-]+))?/?", re.ASCII
@@ -65,9 +65,9 @@ _GITHUB: Final = re.compile(
 
 
 def render_workflow(requirement: str, home: str | None = None) -> str:
-    """Return a workflow that uses the action, or installs cfglint by a requirement if no action is known.
+    """Return a workflow that uses the action, or that installs cfglint from a requirement if no action is known.
 
-    `home`: URL of the project if it is known; the version of the package is a tag there.
+    `home`: URL of the project's repository, which has a tag for this version, or None if it is unknown.
     """
     source_repository = _GITHUB.fullmatch(requirement.partition(" @ git+")[2])
     if source_repository is not None and source_repository["ref"]:
@@ -80,7 +80,7 @@ def render_workflow(requirement: str, home: str | None = None) -> str:
 
 
 def find_workflow(root: str) -> str | None:
-    """Return the path from the root of a workflow that mentions cfglint, or None."""
+    """Return the path of a workflow that mentions cfglint, relative to `root`, or None."""
     folder = os.path.join(root, FOLDER)
     try:
         names = sorted(os.listdir(folder))

@@ -1,6 +1,6 @@
 """`cfglint migrate --to openrlhf=0.11.2 PATH...`: arguments in, exit code out.
 
-Exit codes: 0 nothing is left to do, 1 something needs a human (with --check and --diff also: something would change), 2
+Exit codes: 0 nothing is left to do, 1 something needs a human (or, with --check or --diff, would change), 2
 wrong usage, or a file that could not be read or written.
 """
 

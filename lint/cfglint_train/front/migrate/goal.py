@@ -26,7 +26,7 @@ class Goal(Frozen):
         return frozenset(name for package in self.to for name in _list_frameworks(package))
 
     def find_package(self, framework: str) -> str:
-        """Return the package whose target release a framework's keys are checked against: its own package if listed."""
+        """Return the package whose target release the framework's keys are checked against, preferably its own."""
         packages = [package for package in self.to if framework in _list_frameworks(package)]
         return next((package for package in packages if package == list_frameworks()[framework].package), packages[0])
 
@@ -38,9 +38,9 @@ def _list_frameworks(package: str) -> list[str]:
 
 
 def parse_goal(to: Iterable[str], start: Iterable[str] = ()) -> Goal:
-    """Parse texts such as `openrlhf=0.11.2`; in `to`, a name alone means its newest release.
+    """Parse strings such as `openrlhf=0.11.2`; in `to`, a name alone means its newest release.
 
-    Raise `UsageError` if a text is invalid, or if a package in `start` has no target.
+    Raise `UsageError` if a string is invalid, or if a package in `start` has no target.
     """
     targets = dict(_parse_release("--to", text) for text in to)
     starts = dict(_parse_release("--from", text) for text in start)

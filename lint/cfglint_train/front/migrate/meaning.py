@@ -1,4 +1,4 @@
-"""Changes in a run's behaviour after a migration: differences between the plans, and changed defaults."""
+"""Changes in a run's behavior after a migration: differences between the plans, and changed defaults."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def render_text(outcome: Outcome, goal: Goal, written: bool) -> Iterator[str]:
 
 
 def render_json(outcome: Outcome, goal: Goal, written: bool) -> str:
-    """Return a JSON object with the goal, every file with its items, and what is left outside the files."""
+    """Return a JSON object with the goal, every file with its items, and hints about other files."""
     from json import dumps
 
     redact = build_redaction(outcome.secrets)

@@ -1,8 +1,8 @@
 """Rewriting of files for another release: apply the fixes of the key rules, read the file again, repeat.
 
-A migration makes the fixes of the rules and goes further than `--fix` in two ways. A successor key whose meaning
-differs slightly is written anyway, for review. A key that states its old default, or that the target release only warns
-about, is removed. Any other key without a successor is left to a human.
+A migration applies the fixes of the rules and goes further than `--fix` in two ways. It writes a successor key even if
+the meaning differs slightly, and reports it for review. It removes a key that is set to its old default, or that the
+target release only warns about. Any other key without a successor is left to a human.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RULES: Final = LintOptions(
     select=tuple(code for code, rule in RULES.items() if rule.rests_on_vocabulary), suppressions=False
 )
 
-# Rules about a key at a release; the others are about its context.
+# Rules about a key that a release lacks; the other vocabulary rules are about a key's context.
 _REMOVED: Final = "KEY002"
 _UNKNOWN: Final = "KEY001"
 
@@ -90,7 +90,7 @@ class Outcome(Frozen):
     files: tuple[MigratedFile, ...]
     troubles: tuple[Trouble, ...]
     hints: tuple[str, ...]
-    """Places where the repository still states other releases."""
+    """Sentences about places where the repository still states other releases."""
     secrets: frozenset[str] = frozenset()
 
 
@@ -234,7 +234,7 @@ class _FileMigration:
         for finding in findings:
             try:
                 self._write_fixes([finding])
-                return True  # the other findings belong to the old text
+                return True  # the positions of the other findings are outdated now
             except (CannotEdit, DocumentError) as refusal:
                 self.refused[_identify(finding)] = str(refusal)
         return True
@@ -359,7 +359,7 @@ def _find_touched_settings(fix: Fix | None) -> set[str]:
 
 
 def _has_default_value(finding: Finding, fix: Fix) -> bool:
-    """Return whether the key states its default, so that removing it changes nothing."""
+    """Return whether the key is set to its default, so that removing it changes nothing."""
     occurrence = _find_occurrence(finding, fix)
     if occurrence is None or occurrence.fact is None:
         return False
@@ -399,7 +399,7 @@ def _find_occurrence(finding: Finding, fix: Fix) -> KeyOccurrence | None:
 
 
 def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
-    """Yield the places where the repository states another release than the target."""
+    """Yield a sentence for each place where the repository states a release other than the target."""
     for config in configs:
         for package, target in goal.to.items():
             release, allowed = config.releases.by_package.get(package), config.releases.allowed_releases.get(package)
@@ -415,7 +415,7 @@ def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
 
 
 def _map_backward(offset: int, edits: list[Edit]) -> int:
-    """Convert an offset in an edited text to one before the edits."""
+    """Convert an offset in an edited text to the offset in the text before the edits."""
     shift = 0
     for edit in sort_edits(edits):
         size = len(edit.text.encode())
@@ -428,7 +428,7 @@ def _map_backward(offset: int, edits: list[Edit]) -> int:
 
 
 def _map_forward(offset: int, edits: list[Edit]) -> int:
-    """Convert an offset in a text to one after the edits."""
+    """Convert an offset in a text to the offset in the edited text."""
     shift = 0
     for edit in sort_edits(edits):
         if edit.span.start >= offset:

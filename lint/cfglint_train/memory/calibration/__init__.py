@@ -17,7 +17,7 @@ FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 
 
 class Coefficient(Frozen):
-    """A number with its range."""
+    """A calibrated number with its range and evidence."""
 
     id: str
     low: float
@@ -25,7 +25,7 @@ class Coefficient(Frozen):
     high: float
     evidence: tuple[str, ...]
     verified: tuple[str, ...]
-    """Measured rows (`calibration/data/measured/`) that confirm it; if empty, it was never verified on a GPU."""
+    """Measured rows (`calibration/data/measured/`) that confirm the number; empty if it was never verified on a GPU."""
 
 
 class Residual(Frozen):

@@ -1,6 +1,6 @@
 """Gemma 3n's layers (transformers 5.23, gemma3n/modeling_gemma3n.py), with several copies of the residual stream.
 
-Only one copy passes through attention and the MLP. The others are predicted before that and corrected afterwards.
+Only one copy passes through attention and the MLP. All copies are predicted before that and corrected afterwards.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Attention(Norms):
         return self.cast(tape.apply((weights, value), out_width, 4, saves=(weights, value)), input_element)
 
     def repeat_heads(self, x: int, width: float) -> int:
-        """Build copies of keys or values for each query head, unless `x` is wide enough."""
+        """Build copies of keys or values for each query head, unless `x` already has `width` values per token."""
         tape = self.tape
         return x if tape.width[x] >= width else tape.apply((x,), width, tape.element[x])
 
@@ -166,7 +166,7 @@ class Attention(Norms):
         return out
 
     def project_keys(self, x: int) -> tuple[int, int]:
-        """Build keys and values, neither normalised nor rotated."""
+        """Build keys and values, neither normalized nor rotated."""
         heads, leaves = self.heads, self.leaves
         key = self.apply_linear(x, heads.key * heads.width, leaves.key)
         return key, key if heads.values_are_keys else self.apply_linear(x, heads.key * heads.width, leaves.value)
@@ -188,7 +188,7 @@ class Attention(Norms):
         return self.rotate(self.normalize_query(key, self.heads.key)), self.normalize_value(value)
 
     def build_latent_attention(self, x: int) -> int:
-        """Build DeepSeek's attention.
+        """Build DeepSeek's multi-head latent attention (MLA).
 
         Queries and keys have a rotated and an unrotated part, both from compressed vectors.
         """

@@ -23,7 +23,7 @@ class Family(Frozen):
     norm: str = "rms"
     """rms (Llama: the weight multiplies the 16-bit result), rms_fp32 (it multiplies in fp32: Gemma, OLMo-2), layer
     (torch's LayerNorm), layer_1p (Nemotron's), plain (LayerNorm in fp32 without a weight: OLMo), centred (a LayerNorm
-    in fp32 written out: Cohere).
+    in fp32, written as separate operations: Cohere).
     """
     powers: bool = False
     """Norms compute the root as a power, which saves its base for the backward pass (Gemma 3n, 4)."""
@@ -42,7 +42,7 @@ class Family(Frozen):
     parts are joined in another layout, which the output matrix copies), fp32 (in fp32, then cast).
     """
     rotary_first: bool = False
-    """Queries and keys are rotated before they are normalised."""
+    """Queries and keys are rotated before they are normalized."""
     fused_query: str = "none"
     """Use of one matrix for queries, keys and values: none, views (of its output, which is kept whole), copies,
     broadcast (copies of keys and values for each query head).
@@ -77,7 +77,7 @@ class Family(Frozen):
     beside: bool = False
     """Attention and the recurrent mixer run side by side in each layer (Falcon-H1)."""
     joined: bool = False
-    """Attention runs image by image, and the outputs are joined (a copy)."""
+    """Attention runs image by image, and concatenation copies the outputs."""
     output_gate: str = ""
     """Leaf name of a matrix whose sigmoid scales attention's output (Trinity), or `query` for half of the query matrix
     (Qwen3.5).
@@ -87,7 +87,7 @@ class Family(Frozen):
     limited: bool = False
     """Both factors of a gated unit are clamped (Step 3.5)."""
     sinks: bool = False
-    """The softmax has a learned score beside the keys (eager attention writes it out)."""
+    """The softmax includes a learned score in addition to those of the keys (explicit in eager attention)."""
     router_fp32: bool = True
     """The routing weights, and with them the experts' weighted outputs, stay in fp32."""
     shared_gate: bool = False
@@ -97,17 +97,17 @@ class Family(Frozen):
     names: str = "llama"
     """Key in `LEAVES` of the leaf names of the matrices."""
     layer_scale: bool = False
-    """Both parts' outputs are multiplied by a vector of weights (InternVL's tower)."""
+    """The outputs of attention and MLP are multiplied by a vector of weights (InternVL's tower)."""
     residual_scale: bool = False
-    """Both parts are multiplied by a constant before they are added (Granite, MiniCPM)."""
+    """The outputs of attention and MLP are multiplied by a constant before they are added (Granite, MiniCPM)."""
     residual_dropout: bool = False
-    """Both parts pass through a dropout before they are added (Seed-OSS)."""
+    """The outputs of attention and MLP pass through a dropout before they are added (Seed-OSS)."""
     traced: bool = True
     """`calibration/data/traced.jsonl` has rows traced from the family's code."""
     program: str = "transformers"
     """Key in `PROGRAMS` of the code that builds the layer."""
     quantized_head: bool = False
-    """A quantiser also changes the output matrix."""
+    """A quantizer also converts the output matrix."""
 
 
 class Leaves(Frozen):
@@ -347,7 +347,7 @@ def has_formula(architecture: Architecture) -> bool:
 def is_traced(architecture: Architecture) -> bool:
     """Return whether the model runs the code from which the family's rows were traced.
 
-    Other code with the same shapes (OLMo's) is recognised by the different names of its matrices.
+    Other code with the same shapes (OLMo's) is recognized by the different names of its matrices.
     """
     family = FAMILIES.get(architecture.formula)
     if family is None or not family.traced:

@@ -27,7 +27,7 @@ PLAIN: Final = Kind()
 
 
 def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
-    """Return runs of equal layers in order, or nothing if a mixer has no formula.
+    """Return the runs of identical layers in order, or an empty list if a mixer has no formula.
 
     In hybrids, recurrent and attention layers alternate in small groups. The last attention layer is placed at the end,
     as in the models, and the others first: only the kinds at both ends affect the peak.

@@ -25,7 +25,7 @@ class Layer(AltUp):
         shape = self.architecture.recurrent
         if not self.kind.recurrent or shape is None:
             return self.build_attention(x)
-        from cfglint_train.memory.layers.mixers import MIXERS  # few models have one
+        from cfglint_train.memory.layers.mixers import MIXERS  # few models have another mixer
 
         mixed = MIXERS[shape.kind](self, x, shape)
         if not self.family.beside:
@@ -89,7 +89,7 @@ PROGRAMS: Final[dict[str, type[Layer]]] = {"transformers": Layer}
 def compute_residual_bytes(family: Family, mode: Mode) -> int:
     """Return the bytes of one element of the residual stream.
 
-    Under autocast, LayerNorm makes the input of a mixture of experts fp32, and therefore its output. Gemma 3n's streams
+    Under autocast, LayerNorm returns fp32, so the input and output of a mixture of experts are fp32. Gemma 3n's streams
     become fp32 because they are scaled to lengths computed as powers, which run in fp32.
     """
     wide = family.placement == "altup" or (family.norm == "layer" and family.experts != "none")

@@ -40,9 +40,9 @@ class Mode(Frozen):
     """GPUs that share the experts of a layer."""
     quantized: bool = False
     dequantized: int = 2
-    """Bytes per element of a quantised weight during its multiplication; 4 if it is dequantised and cast again."""
+    """Bytes per element of a quantized weight during its multiplication; 4 if it is dequantized and cast again."""
     as_given: bool = False
-    """True if quantised matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2,
+    """True if quantized matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2,
     nn/modules.py). Under autocast, their adapters do not cast the input; without it, they cast their result before the
     sum (PEFT 0.21.2, tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of other
     matrices, and gptq.py, cast the input to the adapter's format.
@@ -50,11 +50,11 @@ class Mode(Frozen):
     clones: bool = False
     """True if adapters add to a copy of the product, as for bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
     unpacks: bool = False
-    """True if quantised weights are unpacked in the graph and the result stays for the backward pass. auto_gptq's torch
+    """True if quantized weights are unpacked in the graph and the result stays for the backward pass. auto_gptq's torch
     kernel does so, with temporary 32-bit and 8-bit values.
     """
     unpacks_experts: bool = False
-    """True if quantised fused experts are dequantised to 16 bits, outside the graph, whenever a layer reads them, and
+    """True if quantized fused experts are dequantized to 16 bits, outside the graph, whenever a layer reads them, and
     the products save these weights (bitsandbytes 0.49, nn/parametrize.py).
     """
     fuses_experts: bool = False
@@ -75,7 +75,7 @@ class Mode(Frozen):
 
 
 class Matrices:
-    """Builder of a layer's linear parts."""
+    """Builder of a layer's matrix products and their adapters."""
 
     __slots__ = ("adapters", "architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
 

@@ -36,7 +36,7 @@ def build_convolution(layer: Norms, x: int, shape: Recurrent) -> int:
 def build_gated_delta(layer: Norms, x: int, shape: Recurrent) -> int:
     """Build the gated delta rule (Qwen3-Next, Qwen3.5).
 
-    The kernel saves normalised queries and keys, values, gates and the chunks' matrices.
+    The kernel saves normalized queries and keys, values, gates and the chunks' matrices.
     """
     tape, inner, keys, heads = layer.tape, shape.inner, shape.keys, shape.heads
     joined = any(item.name == "in_proj_qkvz" for item in layer.architecture.linears)

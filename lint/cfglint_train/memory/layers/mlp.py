@@ -13,7 +13,7 @@ class FeedForward(Norms):
     __slots__ = ()
 
     def activate(self, x: int) -> int:
-        """Build silu or gelu, which saves its input; nothing under Liger, whose product includes it."""
+        """Build silu or gelu, which saves its input. Under Liger, return `x`: the product includes the activation."""
         tape = self.tape
         if self.mode.liger:
             return x
@@ -112,7 +112,7 @@ class FeedForward(Norms):
     def run_all_experts(self, x: int, experts: Experts) -> int:
         """Build Llama 4's mixture.
 
-        Every expert processes every token; the token's input is scaled by its score for that expert, mostly zero.
+        Every expert processes every token; the token's input is scaled by its score for that expert, usually 0.
         """
         tape, mode, hidden, element = self.tape, self.mode, self.architecture.hidden, self.tape.element[x]
         count, width = experts.count, experts.intermediate
@@ -167,7 +167,7 @@ class FeedForward(Norms):
         embedding = tape.add_tensor(width, self.mode.weight)  # a sum with the embedding, in the embedding's format
         element = max(tape.element[gate], self.mode.weight)
         gate = tape.recast(gate, element)
-        whole = self.architecture.layers * width * self.mode.weight  # the gradient of one part
+        whole = self.architecture.layers * width * self.mode.weight  # the gradient of one part is as large as the whole
         product = tape.apply((gate, embedding), width, element, saves=(gate, embedding), scratch=whole)
         return self.apply_norm(self.apply_linear(product, self.architecture.hidden, "per_layer_projection"))
 

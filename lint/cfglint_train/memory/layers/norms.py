@@ -42,7 +42,7 @@ class Norms(Matrices):
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
     def apply_rms_norm(self, x: int, heads: float) -> int:
-        """Build Llama's norm: weight * normalised.to(format of x)."""
+        """Build Llama's norm: weight * normalized.to(format of x)."""
         tape, mode = self.tape, self.mode
         width, element = tape.width[x], tape.element[x]
         normalised = self._normalize_in_fp32(x, heads)
@@ -59,7 +59,7 @@ class Norms(Matrices):
         return out
 
     def apply_rms_norm_fp32(self, x: int, heads: float) -> int:
-        """Build Gemma's and OLMo-2's norm: (normalised * weight).to(format of x), with an fp32 copy of the weight."""
+        """Build Gemma's and OLMo-2's norm: (normalized * weight).to(format of x), with an fp32 copy of the weight."""
         width, element = self.tape.width[x], self.tape.element[x]
         inner = self._normalize_in_fp32(x, heads)
         return self.cast(self._scale_in_fp32(inner, width, heads), element)

@@ -1,9 +1,9 @@
 """Install commands: pins in scripts, Makefiles, justfiles, YAML jobs, READMEs, notebooks and Modal images.
 
 YAML jobs are cloud jobs, compose files and GitHub workflows. These pins count if no requirement file mentions the
-framework; scripts also override a file that names another release. A script may install for a purpose other than
-training, so it counts only if it installs the framework; then all its pins count. A test workflow counts only if it
-starts training or has "train" in its file name.
+framework; scripts also override a requirement file that names another release. A script may install for a purpose other
+than training, so it counts only if it installs the framework; then all its pins count. A test workflow counts only if
+it starts training or has "train" in its file name.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _MAX_INSTALLATIONS: Final = 1000
 _EXAMPLE_FILES: Final = re.compile(
     r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$"
 )
-"""Files whose commands may serve another purpose (tests) or be outdated."""
+"""Pattern for the paths of files whose commands may serve another purpose (tests) or be outdated."""
 _TRAINS: Final = re.compile(
     r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
     r"|\b(?:train|finetune|sft|dpo|grpo)\w*\.(?:py|sh)\b"
 )
-"""Command that starts training."""
+"""Pattern for a command that starts training."""
 _IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
-"""Image of a compose service, a job or SkyPilot (`image_id: docker:NAME:TAG`)."""
+"""Pattern for the image of a compose service, a job or SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
 def find_installed_pins(
@@ -41,8 +41,9 @@ def find_installed_pins(
 ) -> Mapping[str, ResolvedPin]:
     """Return the pins of the commands that install a package for a file, by package.
 
-    Commands in files that name the file take precedence over those in the nearest parent folder. Other folders do not
-    count: they install for another purpose. With `only_run`, READMEs, notebooks and CI files do not count.
+    Commands in files that name the file take precedence over those in the nearest parent folder. Commands in
+    other folders do not count, because they install for another purpose. With `only_run`, READMEs, notebooks and CI
+    files do not count.
     """
     pins_by_distance: dict[int, list[Pin]] = {}
     folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")

@@ -16,7 +16,7 @@ from cfglint_train.releases.pins import requirement
 from cfglint_train.releases.pins.requirement import Requirement
 
 MAX_ITEMS: Final = 20_000
-"""Maximum number of packages read from a lock file, which lists them once per platform."""
+"""Maximum number of packages to read from a lock file, which lists each package once per platform."""
 
 
 class FoundRequirement(Frozen):

@@ -72,7 +72,7 @@ def _find_call_requirements(
 
 
 def _find_commented_tag(text: str) -> str:
-    """Return the dated tag that the file mentions for an image named by digest, or "" unless there is exactly one."""
+    """Return the dated tag that the file mentions for an image named by digest; "" if there is none or several."""
     tags = {match[0] for match in re.finditer(r"(?m)(?<=[\s`])main-\d{8}-[\w.+-]+", text)}
     return tags.pop() if len(tags) == 1 else ""
 
@@ -94,7 +94,7 @@ def render_text(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) ->
 
 
 def find_gpu_requests(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the GPUs that each training function or class requests, as text (`H100:8`), with the line."""
+    """Yield the GPUs that each training function or class requests, as a string (`H100:8`), with the line."""
     tree = parse_tree(text)
     yield from _find_function_gpus(tree, collect_constants(tree), text.splitlines())
 

@@ -19,7 +19,7 @@ from cfglint_train.releases.pins.requirement import PACKAGES, Requirement
 COPIED: Final = -1
 """Weight of a package whose source is copied into the repository."""
 LOCKED: Final = 0
-"""Weight of an installed version, which wins over whatever other files allow."""
+"""Weight of a locked version, which takes precedence over the releases that other files allow."""
 REQUIRED: Final = 1
 OPTIONAL: Final = 2
 """Weight of the requirements of an extra or a group, which are not always installed."""
@@ -37,11 +37,11 @@ class Pin(Frozen):
     line: int
     weight: int
     fork: str = ""
-    """Repository and revision from which it is installed, if not upstream's."""
+    """Repository and revision from which the package is installed, if not upstream's."""
     unreleased: str = ""
     """Upstream's repository and the installed revision, if that is not a release."""
     is_former: bool = False
-    """True if it is a link to a former repository of the package."""
+    """True if the statement is a link to a former repository of the package."""
 
 
 def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
@@ -80,7 +80,7 @@ def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
 
 
 _DEVELOPMENT: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
-"""Names of requirement files that only developers of the project need, to test, build or document it."""
+"""Pattern for requirement files that only the project's developers need, to test, lint or document the project."""
 
 _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.FoundRequirement]], int]]] = {
     "pixi.lock": (environments.find_locked_packages, LOCKED),
@@ -106,7 +106,7 @@ _NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *map_spellings())
 # --- pip -------------------------------------------------------------------------------------------------------------
 
 _MAX_INCLUDED: Final = 100
-"""Maximum number of files that include each other."""
+"""Maximum number of requirement files to read, starting from one file and following its includes."""
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*(\S+)")
 
 
@@ -264,7 +264,7 @@ def _read_table(path: str, text: str, table: Mapping[str, Any], weight: int) -> 
 
 
 def _find_line(text: str, part: str) -> int:
-    """Return the number of the first line that contains a text, or 1 if the file writes it differently."""
+    """Return the number of the first line that contains `part`, or 1 if the file spells it differently."""
     position = text.find(part)
     return 1 if position < 0 else text.count("\n", 0, position) + 1
 
@@ -275,7 +275,7 @@ _ITEM: Final = re.compile(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[
 
 
 _MAX_ITEMS: Final = 20_000
-"""Maximum number of lines of an environment; a full export has a few hundred."""
+"""Maximum number of lines to read from an environment file; a full export has a few hundred."""
 
 
 def _read_conda(path: str, text: str) -> Iterator[Pin]:
@@ -302,20 +302,20 @@ _VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,6
 _INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
 _UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
 _UV_PACKAGES: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
-"""Packages that `uv run` and `uvx` install for one command."""
+"""Pattern for the packages that `uv run` and `uvx` install for one command."""
 _CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
 _IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
 _IMAGE_USE: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
-"""Image that a command starts or pulls (`docker run IMAGE`)."""
+"""Pattern for the image that a command starts or pulls (`docker run IMAGE`)."""
 _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
 _WORKDIR: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
 _COPY_ALL: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
-"""Folder of an image into which the whole repository is copied."""
+"""Pattern for the folder of an image into which the whole repository is copied."""
 _CD: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
 _CURRENT_FOLDER: Final = re.compile(r"\.(?=\[|$)")
-"""Current folder as an install target, with or without extras."""
+"""Pattern for the current folder as an install target, with or without extras."""
 
 
 def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
@@ -346,8 +346,8 @@ def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
 def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
     """Yield the packages that a line installs or clones.
 
-    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the
-    working folder at the start of the line, if known.
+    Paths count if `on_disk`, that is, if no earlier command can have put a release there. `folder` is the
+    working directory at the start of the line, if known.
     """
     image = _IMAGE.match(line)
     images = _IMAGE_USE.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
@@ -382,7 +382,7 @@ def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requi
 
 
 def parse_image_tag(image: str, tag: str) -> Iterator[Requirement]:
-    """Yield the packages in an image according to its tag."""
+    """Yield the packages of an image whose releases its tag names."""
     for package, patterns in _find_image_packages(image):
         release = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc)\d+)?)(?=-|$)", tag)
         if release is not None:
@@ -405,7 +405,7 @@ def _find_image_packages(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 _DATED: Final = re.compile(r"(?:^|-)(20\d\d)-?(\d\d)-?(\d\d)(?=-|$)")
-"""Date on which an image was built from the development branch."""
+"""Pattern for the date on which an image was built from the development branch."""
 
 
 def _build_date_constraint(day: str, dates: Mapping[str, str]) -> Constraint:
@@ -453,7 +453,7 @@ def find_former_repositories(path: str, text: str) -> Iterator[Pin]:
 
 
 def find_command_pins(path: str, text: str) -> Iterator[Pin]:
-    """Yield the packages that the commands of a text install or clone, including unreleased revisions."""
+    """Yield the packages that the commands in `text` install or clone, including unreleased revisions."""
     cloned, clone_line = "", 0
     for number, line in _join_lines(text):
         if len(line) > requirement.MAX_LENGTH or not any(word in line for word in _COMMANDS):

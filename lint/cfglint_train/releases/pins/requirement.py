@@ -130,8 +130,8 @@ _WHEEL: Final = re.compile(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.ta
 def parse_path_requirement(text: str, package: str | None = None) -> Requirement | None:
     """Return the requirement of a local wheel or source archive, or of a folder that contains a package, or None.
 
-    A folder counts as a fork, because its source is unknown. It contains `package`, or else the package after which it
-    is named.
+    A folder counts as a fork, because its source is unknown. Its package is `package`, or else the package
+    that the folder is named after.
     """
     match = _PATH.fullmatch(text.replace("%2B", "+")) if len(text) <= MAX_LENGTH else None
     if match is None:
@@ -160,7 +160,7 @@ def find_upstream_package(url: str) -> str | None:
 
 
 def _strip_revision(url: str) -> str:
-    """Return a repository without its revision."""
+    """Return a repository's address without its revision."""
     return format_repository(url).partition("@")[0].removesuffix(".git")
 
 
@@ -175,7 +175,7 @@ def _find_address_package(url: str, git: re.Match[str] | None) -> str | None:
 
 
 def match_package_name(path: str) -> str | None:
-    """Return the package after which a repository or folder is named, regardless of its owner, or None."""
+    """Return the package that a repository or folder is named after, regardless of its owner, or None."""
     return _NAMESAKES.get(_normalise_name(path.rstrip("/").removesuffix(".git").rpartition("/")[2]))
 
 

@@ -46,7 +46,7 @@ class ResolvedPin(Frozen):
     is_optional: bool
     """True if only extras or dependency groups, which may not be installed, pin the package."""
     is_consistent: bool
-    """True if some release satisfies all pins; otherwise they belong to different installations and decide nothing."""
+    """True if some release satisfies all pins; otherwise the pins belong to different installations and are ignored."""
     fork: Pin | None = None
     """Pin that installs a fork instead of upstream."""
     unreleased: Pin | None = None
@@ -127,7 +127,7 @@ def resolve_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
 
 
 def merge_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """Return the combined pins of several installations by package; each installation may serve the training.
+    """Return the combined pins of several installations by package; any of them may be the one for training.
 
     If the pins of a package contradict each other, the constraint covers all releases from the oldest to the newest.
     """

@@ -23,7 +23,7 @@ class WrittenRequirement(Frozen):
     text: str
     line: int
     is_optional: bool
-    """True for an extra."""
+    """True if the requirement belongs to an extra."""
 
 
 def find_requirements(text: str) -> Iterator[WrittenRequirement]:
@@ -56,7 +56,7 @@ class _Variables:
         self.required = required
         """Requirements in lists and dictionaries of the file, by package."""
         self.followed: set[str] = set()
-        """Variables already followed, because many lists refer to each other."""
+        """Variables already followed, which are not followed again because many lists refer to each other."""
 
 
 def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:

@@ -32,7 +32,7 @@ class Grid(Frozen):
 
 
 def build_grid(run: Run | StatedPlan, axes: Sequence[Axis]) -> Grid:
-    """Estimate every combination of the axes."""
+    """Estimate every combination of the axes' values."""
     cells = tuple(generate_cells(run, axes))
     width = len(axes[-1].values)
     rows = tuple(cells[start : start + width] for start in range(0, len(cells), width))

@@ -16,8 +16,8 @@ from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
 MAX_EXPANDED: Final = 12
-"""Maximum number of expanded runs. More runs are collapsed and have no grids, which take as long as 20 to 30
-estimates.
+"""Maximum number of runs to expand. If there are more, all are collapsed, and have grids only if axes are set: a grid
+takes as long as 20 to 30 estimates.
 """
 
 _TITLES: Final = {"gpu": "One GPU", "host": "One host", "disk": "Disk"}

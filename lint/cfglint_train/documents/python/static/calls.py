@@ -48,7 +48,7 @@ def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
 def _evaluate_arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
     """Return the evaluated arguments of a call.
 
-    They are incomplete if `*` is used or if `**` unpacks a mapping whose keys are not all known.
+    The result is incomplete if `*` is used or if `**` unpacks a mapping whose keys are not all known.
     """
     positional: list[Any] = []
     keywords: dict[str, Argument] = {}
@@ -212,7 +212,7 @@ def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, 
 
 
 def _forget_changed_keys(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> None:
-    """Mark the keys as unknown that a function of another module may change in the records passed to it."""
+    """Mark as unknown the keys that a function of another module may change in the records passed to it."""
     values: list[tuple[int | str, Any]] = [*enumerate(arguments.positional)]
     values += [(name, argument.value) for name, argument in arguments.keywords.items()]
     for parameter, value in values:

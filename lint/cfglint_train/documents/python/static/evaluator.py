@@ -90,7 +90,7 @@ class Evaluator:
         self.call_depth = 0
         """Number of the script's functions that are currently being called."""
         self.library_facts: set[str] = set()
-        """Facts that library calls establish for later calls, as words that the handlers choose."""
+        """Facts that library calls establish for later calls, as strings that the handlers choose."""
         self.patched_classes: set[str] = set()
         """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
         self.declared_options: dict[str, Value] | None = None

@@ -48,7 +48,7 @@ def _evaluate_sequence(evaluator: Evaluator, node: ast.List | ast.Tuple, scope: 
     items = [evaluator.evaluate(item, scope) for item in node.elts]
     if any(isinstance(item, ast.Starred) for item in node.elts):
         return evaluator.build_unknown(node)
-    # Namespaces and functions may be items, too: they are no tree nodes, but unpacking can assign them.
+    # Items may also be namespaces or functions, which are not tree nodes, so that unpacking can assign them.
     nodes = [_build_item(evaluator, value, item) for value, item in zip(items, node.elts)]
     return Sequence(evaluator.document.find_span(node), nodes, True)
 

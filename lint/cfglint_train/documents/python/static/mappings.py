@@ -1,7 +1,7 @@
-"""Dictionary methods and `del`: keys that are set, removed, or possibly either.
+"""Dictionary methods and `del`: keys that are set or removed, certainly or possibly.
 
-After a change that cannot be followed, all keys except internal ones (`_CLASS_`) are dropped, because each may have
-another value or be gone.
+After a change that cannot be followed, all keys except internal ones (`_CLASS_`) are dropped, because each may
+have been changed or removed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _drop_key(owner: Record, key: str, reason: str) -> None:
 
 
 def forget_keys(evaluator: Evaluator, owner: Record, expression: ast.expr) -> None:
-    """Drop all keys of a record except internal ones, because each may be changed or gone."""
+    """Drop all keys of a record except internal ones, because each may have been changed or removed."""
     for entry in list(owner.entries):
         if isinstance(entry.name, str) and not entry.name.startswith("_"):
             owner.drop(entry.name)
@@ -139,7 +139,7 @@ def _update(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Argu
 
 
 def _list_pairs(mapping: Any) -> list[tuple[str, Any, Span]] | None:
-    """Return the keys and values of a mapping or a list of pairs, or None if there may be more."""
+    """Return the keys and values of a mapping or a list of pairs, or None if not all of them are known."""
     if isinstance(mapping, Record):
         if mapping.open:
             return None

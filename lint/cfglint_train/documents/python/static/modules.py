@@ -21,7 +21,7 @@ from cfglint_train.foundation.typed import Final
 _MAX_FOLDERS_ABOVE: Final = 4
 """Number of folders in which modules are searched: the script's own and those above it."""
 _MAX_DEPTH: Final = 5
-"""Maximum number of functions that pass an argument on to each other."""
+"""Maximum length of a chain of functions that pass an argument on."""
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -29,7 +29,7 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 def find_module(document: PythonScript, module: str) -> PythonScript | None:
     """Return a module of the repository that a script imports, or None if it cannot be found or parsed.
 
-    An absolute import is searched in the script's folder and the folders above it.
+    An absolute import is looked up in the script's folder and the folders above it.
     """
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)

@@ -104,7 +104,7 @@ def evaluate_boolean(evaluator: Evaluator, node: ast.BoolOp, scope: Scope) -> An
 
 
 def evaluate_comparison(evaluator: Evaluator, node: ast.Compare, scope: Scope) -> Value:
-    """Return the result of a comparison, unknown for a chained one."""
+    """Return the result of a comparison, unknown for a chained comparison."""
     left = evaluator.evaluate(node.left, scope)
     sides = [evaluator.evaluate(part, scope) for part in node.comparators]
     if len(sides) != 1:

@@ -1,4 +1,4 @@
-"""Options that a script declares with argparse, at their defaults."""
+"""Options that a script declares with argparse, with their default values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Shape(Frozen):
     members: dict[str, Member]
     self_attributes: tuple[str, ...]
     stored_keys: frozenset[str]
-    """Keys that its methods set on objects other than `self`."""
+    """Keys that the class's methods set on objects other than `self`."""
 
 
 def parse_shape(node: ast.ClassDef) -> Shape:

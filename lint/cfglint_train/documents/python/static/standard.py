@@ -1,4 +1,4 @@
-"""Built-in and standard functions that a walk knows: those it computes, skips over, or that end the program."""
+"""Standard functions that a walk computes, replaces with their argument, or treats as the end of the program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXITS: Final = frozenset(("sys.exit", "os._exit", "exit", "quit"))
 
 
 def compute_builtin(evaluator: Evaluator, name: str, arguments: Arguments, node: ast.Call) -> Value:
-    """Return the result of one of FUNCTIONS for known values."""
+    """Return the result of a function in `FUNCTIONS`, unknown unless all arguments are known."""
     values = arguments.positional
     span = evaluator.document.find_span(node)
     if not values or not all(isinstance(value, Value) for value in values) or arguments.keywords:

@@ -1,7 +1,8 @@
 """Statements: code that runs, code that may run, and values that a loop or a handler leaves uncertain.
 
-If a condition cannot be decided, the value for a false condition is kept and marked as depending on the condition. If
-one branch gives None and the other the result of a call, the result of the call is kept.
+If a condition cannot be decided, a variable keeps its earlier value or, if it has none, gets the value of the first
+branch. The value is marked as depending on the condition. If the chosen value is None and the other is the result of a
+call, the result of the call is used instead.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _walk_loop(evaluator: Evaluator, node: ast.For | ast.AsyncFor | ast.While, s
         step = evaluator.build_named_condition("for", node.target)
         evaluator.evaluate(node.iter, scope)
         assign_target(evaluator, node.target, evaluator.build_unknown(node.iter), scope)
-    # A later iteration sees the values of an earlier one, so nothing that the body sets is certain.
+    # An iteration sees the values that earlier iterations set, so nothing that the body sets is certain.
     _loosen_statements(evaluator, [node], step, scope)
     if isinstance(node, ast.While):
         evaluator.evaluate(node.test, scope)

@@ -23,7 +23,7 @@ class Walk(Evaluator):
     """A walk over one script."""
 
     def run(self) -> None:
-        """Walk the whole module, including its main part."""
+        """Walk the whole module, including its `__main__` block."""
         try:
             self.walk_block(self.document.module.body, self.module)
         except (BudgetError, RecursionError):
