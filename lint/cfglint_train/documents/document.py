@@ -289,7 +289,7 @@ class Document:
     syntax: ClassVar[str] = ""
     # Limit against alias bombs: cfglint refuses a tree that expands to more values.
     MAX_VALUES: ClassVar[int] = 200_000
-    # True for a document that stands in for a missing file; findings must not point into it.
+    # True for a document that replaces a missing file; findings must not point into it.
     is_placeholder: ClassVar[bool] = False
 
     def __init__(self, path: str, source: bytes) -> None:

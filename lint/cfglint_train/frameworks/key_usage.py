@@ -2,7 +2,7 @@
 
 A release that rejects a key cannot start the run, so the author of a file with that key uses a release that accepts
 it. A key that a release drops silently is not evidence, because the author may not have noticed. If the newest release
-rejects none of the keys, the file says nothing about its release; the key names alone are enough to check that.
+rejects none of the keys, the file is no evidence about its release; the key names alone are enough to check that.
 """
 
 from __future__ import annotations
