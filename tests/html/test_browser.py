@@ -161,7 +161,7 @@ def test_findings_are_filtered(opened):
     assert shown.text_content() == ""
     opened_page.page.get_by_label(re.compile("errors?$")).uncheck()
     assert articles.count() == total - errors
-    assert shown.text_content() == f"{total - errors} of {total} findings are shown"
+    assert shown.text_content() == f"{total - errors} of {total} findings shown"
     opened_page.page.get_by_label(re.compile("errors?$")).check()
     opened_page.page.get_by_placeholder("rule, path or words").fill("prf001 olmo_core")
     assert articles.count() == 1
