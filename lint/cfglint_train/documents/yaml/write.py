@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import yaml
 
@@ -14,6 +15,7 @@ from cfglint_train.documents.document import (
     CannotEdit,
     Document,
     Edit,
+    Entry,
     Mapping,
     Node,
     Rename,
@@ -43,14 +45,15 @@ class YamlWriter(Writer[Document]):
             entry = find_own_entry(parent, str(step))
             if entry is None:
                 return self._insert(parent, route[:-1], str(step), value, change.beside)
-            after = document.source.find(b":", entry.key.span.end) + 1
+            after = self._find_value_start(entry)
             return self._replace(entry.value, value, parent.is_flow, self._get_column(entry.key), after)
         if isinstance(parent, Sequence) and isinstance(step, int):
             if step >= len(parent.items):
                 raise CannotEdit("its list is too short")
             item = parent.items[step]
-            after = document.source.rfind(b"-", 0, item.span.start) + 1
-            return self._replace(item, value, parent.is_flow, self._get_column(parent), after)
+            after = self._find_dash(item) + 1
+            # A block inside an item is indented more than the item's dash.
+            return self._replace(item, value, parent.is_flow, self._get_column(parent) + len("- "), after)
         raise CannotEdit("its parent is not a mapping")
 
     def _replace(self, node: Node, value: Any, in_flow: bool, column: int, after: int) -> list[Edit]:
@@ -139,13 +142,10 @@ class YamlWriter(Writer[Document]):
                     flow.delete(document, [entry.span for entry in parent.entries], parent.entries.index(entry))
                     for entry in entries
                 ]
-            if len(entries) == len(parent.entries) and len(route) > 1:
-                owner = document.find_entry(route[:-1])
-                if owner is None:
-                    raise CannotEdit("it is the only key of a list item")
-                colon = document.source.index(b":", owner.key.span.end) + 1
-                self._refuse_comments(Span(colon, parent.span.end))
-                return [Edit(Span(colon, parent.span.end), " {}")]
+            steps = [entry.name or "" for entry in parent.entries]
+            if len(route) > 1 and self._is_emptied(route[:-1], steps):
+                empties = route[-1] == steps[0]  # one edit for all keys
+                return self._empty(route[:-1], parent, "{}", "it is the only key of a list item") if empties else []
             return [
                 self._delete_lines(entry.span, parent.entries.index(entry), [e.span for e in parent.entries])
                 for entry in entries
@@ -154,9 +154,33 @@ class YamlWriter(Writer[Document]):
             spans = [item.span for item in parent.items]
             if parent.is_flow:
                 return [flow.delete(document, spans, route[-1])]
-            dash = document.source.rindex(b"-", 0, spans[route[-1]].start + 1)
-            return [self._delete_lines(Span(dash, spans[route[-1]].end), route[-1], spans)]
+            if self._is_emptied(route[:-1], range(len(spans))):
+                empties = route[-1] == 0  # one edit for all items
+                return self._empty(route[:-1], parent, "[]", "the list item would become empty") if empties else []
+            spans = [Span(self._find_dash(item), item.span.end) for item in parent.items]
+            return [self._delete_lines(spans[route[-1]], route[-1], spans)]
         return []
+
+    def _is_emptied(self, route: Route, steps: Iterable[str | int]) -> bool:
+        """Return whether the changes remove all keys or items of a collection."""
+        return all((*route, step) in self.deleted_routes for step in steps)
+
+    def _empty(self, route: Route, node: Mapping | Sequence, text: str, refusal: str) -> list[Edit]:
+        """Replace a block by the empty collection `text`; raise CannotEdit with `refusal` if no key holds the block."""
+        entry = self.document.find_entry(route)
+        if entry is None:
+            raise CannotEdit(refusal)
+        span = Span(self._find_value_start(entry), node.span.end)
+        self._refuse_comments(span)
+        return [Edit(span, f" {text}")]
+
+    def _find_dash(self, item: Node) -> int:
+        """Return the offset of the dash of an item in a block list."""
+        return self.document.source.rfind(b"-", 0, item.span.start)
+
+    def _find_value_start(self, entry: Entry) -> int:
+        """Return the offset just after the colon of a key."""
+        return self.document.source.find(b":", entry.key.span.end) + 1
 
     def _delete_lines(self, span: Span, index: int, siblings: list[Span]) -> Edit:
         document = self.document
