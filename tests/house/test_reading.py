@@ -9,7 +9,7 @@ from tests.support.corpus import REPOSITORY
 
 OWN_DATA = {
     "lint/cfglint_train/calibration/measurements.py", "lint/cfglint_train/calibration/rows.py",
-    "lint/cfglint_train/front/addresses.py",
+    "lint/cfglint_train/front/addresses.py", "lint/cfglint_train/front/init/source.py",
     "lint/cfglint_train/fitting/moves.py", "lint/cfglint_train/foundation/credentials.py",
     "lint/cfglint_train/frameworks/chat_templates.py",
     "lint/cfglint_train/front/starter.py",
@@ -37,8 +37,7 @@ def is_reading_files(path: Path) -> bool:
             mode = node.args[1] if len(node.args) > 1 else words.get("mode")
             if "closefd" not in words and (not isinstance(mode, ast.Constant) or "r" in mode.value):
                 return True
-        # A method of `Path` takes no path, the one of a repository does.
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("read_text", "read_bytes") and not node.args:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("read_text", "read_bytes"):
             return True
     return False
 

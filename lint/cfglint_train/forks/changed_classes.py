@@ -55,7 +55,7 @@ class ChangedClasses:
         """Return the first change to one of the packages' classes in the files that a program imports, or None."""
         files = self._index.compute_once(PythonSources)
         for path in sorted(self._index.compute_once(ImportGraph).find_imports(program)):
-            if _CHANGES.search(files.read_text(path)) is None or path.startswith(files.copies):
+            if _CHANGES.search(files.read_source(path)) is None or path.startswith(files.copies):
                 continue
             stores = self._read_stores(path)
             for line, name in _find_changed(stores, packages, classes):
@@ -65,7 +65,7 @@ class ChangedClasses:
     def _read_stores(self, path: str) -> _Assignments:
         """Return the attributes that a file assigns on imported objects."""
         if path not in self._read:
-            nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_text(path))))
+            nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_source(path))))
             names = map_imports(nodes)
             assignments = (
                 (owner.lineno, resolve_dotted_name(owner, names), attribute)

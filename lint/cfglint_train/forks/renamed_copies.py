@@ -58,7 +58,7 @@ def resolve_program(program: str, script: str, index: RepositoryIndex) -> str | 
 
 def _list_imports(file: str, index: RepositoryIndex) -> dict[str, None]:
     """Return the top-level packages that a file imports, in order."""
-    return dict.fromkeys(_IMPORT.findall(index.compute_once(PythonSources).read_text(file)))
+    return dict.fromkeys(_IMPORT.findall(index.compute_once(PythonSources).read_source(file)))
 
 
 def _is_renamed_copy(root: str, name: str, tree: SourceLayout) -> bool:

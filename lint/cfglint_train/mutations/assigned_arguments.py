@@ -37,4 +37,4 @@ def is_argument_assigned(name: str, programs: Iterable[str], scripts: LaunchScri
     """Return whether any of `programs` assigns the argument (`model_args.lora_target_modules = ...`)."""
     pattern = re.compile(rf"{_HOLDERS}\.{re.escape(name)}[ \t]*(?::[^\n=]+)?=(?!=)")
     indexes = ((program, scripts.repositories.get_index(program)) for program in programs)
-    return any(pattern.search(index.compute_once(PythonSources).read_text(program)) for program, index in indexes)
+    return any(pattern.search(index.compute_once(PythonSources).read_source(program)) for program, index in indexes)

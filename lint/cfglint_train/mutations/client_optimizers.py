@@ -41,7 +41,7 @@ def _is_passed(index: RepositoryIndex, keyword: str) -> bool:
     for path in index.find_python_using((_CALL,), "initialize"):
         if path.startswith(sources.copies):
             continue
-        text = sources.read_text(path)
+        text = sources.read_source(path)
         budget -= len(text)
         if budget < 0 or _is_passed_in(text, keyword):
             return True

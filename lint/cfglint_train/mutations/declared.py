@@ -38,9 +38,9 @@ class Declarations:
         for path in dict.fromkeys(path for word in words for path in self._index.find_python_naming(word)):
             if path.startswith(files.copies) or (allowed is not None and path not in allowed):
                 continue
-            if pattern.search(files.read_text(path)) is None:
+            if pattern.search(files.read_source(path)) is None:
                 continue
-            budget -= len(files.read_text(path))
+            budget -= len(files.read_source(path))
             if budget < 0:
                 return False
             if name in self._read_names(path, files):
@@ -50,6 +50,6 @@ class Declarations:
     def _read_names(self, path: str, files: PythonSources) -> frozenset[str]:
         if path not in self._names:
             self._names[path] = frozenset(
-                name.replace("-", "_") for name, _ in find_declared_settings(parse_tree(files.read_text(path)))
+                name.replace("-", "_") for name, _ in find_declared_settings(parse_tree(files.read_source(path)))
             )
         return self._names[path]

@@ -61,7 +61,7 @@ def find_changes(path: str, index: RepositoryIndex) -> SettingChanges:
 
         for change in find_edits(
             script,
-            index.compute_once(PythonSources).read_text(script).encode(),
+            index.compute_once(PythonSources).read_source(script).encode(),
             partial(_is_path_of, path=path, index=index, script=script),
         ):
             if isinstance(change, str):
@@ -95,7 +95,7 @@ class PythonSources:
         self._parsed: dict[str, PythonFiller] = {}
         self._copies: tuple[str, ...] | None = None
 
-    def read_text(self, path: str) -> str:
+    def read_source(self, path: str) -> str:
         """Return the text of a file, or an empty string if it cannot be read."""
         if path not in self._texts:
             try:
@@ -109,7 +109,7 @@ class PythonSources:
         if path not in self._parsed:
             from cfglint_train.documents.python.fillers import parse_filler  # most repositories have no filler
 
-            self._parsed[path] = parse_filler(self.read_text(path))
+            self._parsed[path] = parse_filler(self.read_source(path))
         return self._parsed[path]
 
     @property

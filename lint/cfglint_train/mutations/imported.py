@@ -46,7 +46,7 @@ class ImportGraph:
         files, seen, waiting, budget = self._index.compute_once(PythonSources), {start}, [start], MAX_BYTES
         while waiting and len(seen) <= MAX_FILES:
             path = waiting.pop(0)
-            text = files.read_text(path)
+            text = files.read_source(path)
             budget -= len(text)
             if budget < 0:
                 return

@@ -48,7 +48,7 @@ class ReplacedPlaceholders:
         if path not in self._by_shell:
             from cfglint_train.documents.shell.fillers import EditedKey, find_edits
 
-            text = self._index.compute_once(PythonSources).read_text(path)
+            text = self._index.compute_once(PythonSources).read_source(path)
             changed = find_edits(path, text.encode(), bool)
             placeholders = {
                 change for change in changed if isinstance(change, str) and not isinstance(change, EditedKey)
