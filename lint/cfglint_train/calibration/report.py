@@ -111,7 +111,7 @@ def count_outcomes(rows: Iterable[Comparison], outcome: str) -> Outcomes:
 
 
 _COUNTERS: Final = ("allocated", "reserved", "driver", "unsaid")
-LOADED: Final = "while the model is built"
+LOADED: Final = "while the model is made"
 PARTS: Final = "components (losses, kernels)"
 ALL: Final = "all of these"
 FITTED: Final = "rows that intervals are fitted to"
