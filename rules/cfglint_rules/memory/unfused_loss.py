@@ -43,12 +43,15 @@ from functools import partial
 
 from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import STEP_PHASES, judge
 from cfglint_train.foundation.sizes import format_gib
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.components import LOGITS
 from cfglint_train.runs.run import Run
+
+if TYPE_CHECKING:
+    from cfglint_train.fitting.moves import Move
 
 RULE: Final = Rule(
     "MEM003",
@@ -94,6 +97,15 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place(_FIELD, "batch.micro"),
         "info" if is_fitting else judgement.severity,
         min_certainty="followed" if is_fitting else judgement.min_certainty,
-        find_remedy=partial(find_remedy_with, run, _FIELD),
+        find_remedy=partial(_find_remedy, run, move),
         grounds=judgement.grounds,
     )
+
+
+def _find_remedy(run: Run, move: Move) -> tuple[Fix | None, str | None]:
+    """Return the fix, or without one, help that names the settings of the fused loss."""
+    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
+
+    fix, _ = find_remedy_with(run, _FIELD)
+    settings = ", ".join(f"`{setting}`" for setting in words.format_settings(run, move.changes))
+    return fix, None if fix is not None else f"set {settings}"
