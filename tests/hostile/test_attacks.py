@@ -181,7 +181,7 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
             },
         }, 0, "2.yaml:1:1: info CHK001 memory not checked: the model `us/m\\x00` is a path",
     ),
-    "settings that name no file": (build_settings('extend = "~a\\u0000b"\n'), 2, "extend points outside the repository"),
+    "settings that name no file": (build_settings('extend = "~a\\u0000b"\n'), 2, "points outside the repository"),
     "secrets in odd places": (
         {
             **build_yaml(f"lora_rr: |\n  {TOKEN}\nhub_model_idd: {ADDRESS}/x\nwandb_keyy:\n- {TOKEN}\n? {TOKEN}\n: "
