@@ -18,6 +18,7 @@ from cfglint_train.documents.document import (
     Edit,
     Rename,
     Set,
+    Span,
     Unknown,
     apply_edits,
 )
@@ -317,7 +318,7 @@ def test_each_program_has_its_own_words():
     assert read_options(document, "pkg.train") == {"--x": "1", "--y": True}
     train = find_program(document, "pkg.train")
     assert [word.text for word in train.arguments] == ["cfg.yaml", "z"]
-    assert find_program(document, "srun").environment == (Setting("A", "1"),)
+    assert find_program(document, "srun").environment == (Setting("A", "1", span=Span(0, 3)),)
     assert {invocation.command for invocation in document.invocations} == {1}
 
 

@@ -37,6 +37,8 @@ class LaunchFacts(Frozen):
     """Set if Ray runs the job in a temporary copy of its working directory."""
     is_sharding_known: bool = False
     """True if everything that could shard the model is visible: the launcher adds nothing and its options are known."""
+    visible_gpus: FieldValue | None = None
+    """GPUs per node that the batch system grants or `CUDA_VISIBLE_DEVICES` lists."""
 
 
 class LaunchReading:

@@ -76,6 +76,7 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
         reading.facts.get("meets"),
         _find_working_copy(document, launchers),
         _is_sharding_known(document, launchers),
+        reading.facts.get("visible"),
     )
 
 
@@ -94,7 +95,14 @@ def read_directives(job: ShellDocument) -> LaunchFacts:
         if invocation.is_directive:
             _read_batch(reading, invocation, given_by_ray=False)
     facts = reading.facts
-    return LaunchFacts(None, facts.get("nodes"), facts.get("gpus"), facts.get("gpu"), facts.get("memory"))
+    return LaunchFacts(
+        None,
+        facts.get("nodes"),
+        facts.get("gpus"),
+        facts.get("gpu"),
+        facts.get("memory"),
+        visible_gpus=facts.get("visible"),
+    )
 
 
 def _read_submission(document: ShellDocument, invocation: Invocation, given_by_ray: bool) -> Mapping[str, FieldValue]:
@@ -385,26 +393,22 @@ def _read_slurm(reading: LaunchReading, invocation: Invocation) -> None:
     nodes = _parse_nodes(text)
     reading.put_option("nodes", nodes, invocation, name)
     name, text = reading.find_option(invocation, ("--gpus-per-node",))
-    reading.put_option("gpus", _parse_gres(text), invocation, name)
+    _put_granted(reading, _parse_gres(text), invocation, name)
     _read_slurm_gpu(reading, invocation, name, text)
     name, text = reading.find_option(invocation, ("--gres",))
     if text is None:
-        reading.put_option("gpus", None, invocation, name)
+        _put_granted(reading, None, invocation, name)
     elif "gpu" in text:
-        reading.put_option(
-            "gpus",
-            sum(_parse_gres(part) or 0 for part in text.split(",") if part.startswith("gpu")) or None,
-            invocation,
-            name,
-        )
+        count = sum(_parse_gres(part) or 0 for part in text.split(",") if part.startswith("gpu"))
+        _put_granted(reading, count or None, invocation, name)
         _read_slurm_gpu(reading, invocation, name, text)
     name, text = reading.find_option(invocation, ("--gpus", "-G"))
     total = _parse_gres(text)
     _read_slurm_gpu(reading, invocation, name, text)
     if text is None:
-        reading.put_option("gpus", None, invocation, name)
+        _put_granted(reading, None, invocation, name)
     elif total and nodes and total % nodes == 0:
-        reading.put_option("gpus", total // nodes, invocation, name)
+        _put_granted(reading, total // nodes, invocation, name)
     name, text = reading.find_option(invocation, ("--constraint", "-C"))
     if "gpu" not in reading.facts:  # Some features are GPU names.
         features = re.split(r"[&|,\[\]()*]", text or "")
@@ -414,6 +418,12 @@ def _read_slurm(reading: LaunchReading, invocation: Invocation) -> None:
         name, text = reading.find_option(invocation, ("--ntasks-per-node",))
         if (_parse_count(text) or 0) > 1:
             reading.put_option("gpus", _parse_count(text), invocation, name)
+
+
+def _put_granted(reading: LaunchReading, count: int | None, invocation: Invocation, name: str | None) -> None:
+    """Record the GPUs per node that Slurm grants: as many are visible, and launchers use all of them by default."""
+    reading.put_option("visible", count, invocation, name)
+    reading.put_option("gpus", count, invocation, name)
 
 
 def _read_slurm_gpu(reading: LaunchReading, invocation: Invocation, flag: str | None, text: str | None) -> None:
@@ -525,7 +535,10 @@ def _read_environment(reading: LaunchReading, invocation: Invocation) -> None:
     if visible and re.fullmatch(r"[^,\s]+(,[^,\s]+)*", visible):
         place, assumption = Place(reading.document, invocation.span), reading.assumptions["CUDA_VISIBLE_DEVICES"]
         origin = Origin("explicit", place, key="CUDA_VISIBLE_DEVICES", assumption=assumption)
-        reading.keep_fact("gpus", FieldValue(len(visible.split(",")), origin))
+        count = FieldValue(len(visible.split(",")), origin)
+        reading.keep_fact("gpus", count)
+        if all(launcher.program != "deepspeed" for launcher in _walk_launchers(reading.document, invocation)):
+            reading.keep_fact("visible", count)  # DeepSpeed's launcher ignores the variable beside `--num_gpus`.
 
 
 def _is_read_by(invocation: Invocation, name: str) -> bool:

@@ -434,6 +434,7 @@ def _collect_facts(
         ("gpus-per-node", launch.gpus_per_node),
         ("gpu", launch.gpu),
         ("host-memory", launch.host_memory),
+        ("visible-gpus", launch.visible_gpus),
     )
     return {
         fact: _mark_as_user_value(value, script if value.origin.place is not None else start)

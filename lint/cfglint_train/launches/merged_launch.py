@@ -195,6 +195,8 @@ def _describe_fact(name: str, value: Any) -> str:
     """Return a cluster fact as text."""
     if name in ("nodes", "gpus-per-node"):
         return format_count(value, "node") if name == "nodes" else f"{format_count(value, 'GPU')} per node"
+    if name == "visible-gpus":
+        return f"{format_count(value, 'visible GPU')} per node"
     return f"the GPU {value}" if name == "gpu" else f"{value} of host memory"
 
 

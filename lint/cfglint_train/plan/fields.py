@@ -474,6 +474,8 @@ class Launch(Frozen):
     launcher: str | None = None
     """torchrun, accelerate, deepspeed, llamafactory-cli, ray or python."""
     environment: tuple[tuple[str, str], ...] | None = None
+    visible_gpus: int | None = None
+    """GPUs per node that the batch system grants or `CUDA_VISIBLE_DEVICES` lists."""
     working_copy: bool | None = None
     """True if the job runs in a temporary copy of the working directory (`ray job submit`)."""
 

@@ -221,5 +221,6 @@ Field = Literal[
     "launch.meets",
     "launch.launcher",
     "launch.environment",
+    "launch.visible_gpus",
     "launch.working_copy",
 ]

@@ -317,6 +317,9 @@ class Workspace:
                 cluster[field] = cluster_facts.convert_count(name, facts[name])
             if launch is not None and name in launch.conflicts and facts[name] is launch.facts[name]:
                 conflicts[field] = launch.conflicts[name]
+        visible = facts.get("visible-gpus") or self._find_granted_gpus(launch)
+        if visible is not None:
+            cluster["launch.visible_gpus"] = visible
         if launch is not None and launch.environment:
             scripts = " and ".join(item.path for item in launch.documents)
             cluster["launch.environment"] = FieldValue(
@@ -400,6 +403,12 @@ class Workspace:
         script, name = sibling
         note = f"no script starts it, but `{script}` starts `{name}` beside it with a launcher that may shard the model"
         return FieldValue(None, Origin("assumed", note=note))
+
+    def _find_granted_gpus(self, launch: MergedLaunch | None) -> FieldValue | None:
+        """Return the GPUs per node that a job file requests for the only script that starts a run, assumed."""
+        if launch is None or len(launch.documents) != 1:
+            return None
+        return self._read_requested_gpus(launch.documents[0].path).get("gpus-per-node")
 
     def _merge_launches(self, main: Config) -> MergedLaunch | None:
         """Return all launches of a config merged into one, or None if there are none."""

@@ -228,6 +228,13 @@ class Script(Outline):
         """Return the elements of an array at a place, or None if they cannot be determined."""
         return self._resolve(name, at, chain, depth, array=True)
 
+    def find_assignment(self, name: str, at: int) -> Span | None:
+        """Return the position of the last assignment before an offset, or None if it is not in the document."""
+        assignments = self.assignments.get(name, [])
+        index = bisect_right(assignments, at, key=lambda assignment: assignment.start)
+        last = assignments[index - 1] if index and self.pieces is None else None
+        return None if last is None or not last.end or last.sourced_from else Span(last.start, last.end)
+
     def _resolve(
         self, name: str, at: int, chain: Chain, depth: int, array: bool
     ) -> tuple[tuple[Fragment, ...], ...] | None:
@@ -467,7 +474,8 @@ class Script(Outline):
         key = "" if name is None else self._get_text(name).decode("ascii", "replace")
         if value is None:
             return Setting(key, "")
-        return build_setting(key, self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0))
+        text = self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0)
+        return build_setting(key, text, None if self.pieces is not None else Span(node.start_byte, node.end_byte))
 
     def expand_fields(self, word: Span, chain: Chain, depth: int) -> list[tuple[Fragment, ...]]:
         """Expand a word of the text into fields, which are the words of the command."""

@@ -356,7 +356,7 @@ def _parse_assignment(word: Word) -> Setting | None:
     assignment = _ASSIGNMENT.fullmatch(word.text)
     if assignment is None:
         return None
-    return Setting(assignment.group(1), assignment.group(2) if word.is_known else None, word.assumption)
+    return Setting(assignment.group(1), assignment.group(2) if word.is_known else None, word.assumption, word.span)
 
 
 def _parse_option(launcher: Launcher, words: Sequence[Word], at: int) -> CommandFlag:

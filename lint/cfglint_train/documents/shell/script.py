@@ -240,9 +240,8 @@ class ShellScript(Document):
                 script = command.script
                 for name, place in script.exports.items():
                     if place < command.at and name in script.assignments:
-                        environment[name] = build_setting(
-                            name, script.resolve_variable(name, command.at, command.chain)
-                        )
+                        value = script.resolve_variable(name, command.at, command.chain)
+                        environment[name] = build_setting(name, value, script.find_assignment(name, command.at))
             environment.update((variable.name, variable) for variable in program.environment)
         return environment
 

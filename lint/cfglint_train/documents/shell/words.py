@@ -115,15 +115,18 @@ class Setting(Frozen):
     """Value of the variable, or None if it cannot be determined."""
     assumption: str = ""
     """Note on defaults that the text relies on unless the environment overrides them."""
+    span: Span | None = None
+    """Position of the assignment in the document, if it is not in a nested script."""
 
 
-def build_setting(name: str, value: Iterable[Fragment] | None) -> Setting:
+def build_setting(name: str, value: Iterable[Fragment] | None, span: Span | None = None) -> Setting:
     """Return a setting; its text is None if `value` is None or not fully known."""
     fragments = tuple(value or ())
     if value is None or not all(fragment.is_known for fragment in fragments):
-        return Setting(name, None)
+        return Setting(name, None, span=span)
     text = b"".join(fragment.text for fragment in fragments).decode("utf-8", "replace")
-    return Setting(name, text, "; ".join(dict.fromkeys(note for part in fragments for note in part.assumptions)))
+    notes = dict.fromkeys(note for part in fragments for note in part.assumptions)
+    return Setting(name, text, "; ".join(notes), span)
 
 
 class PlacedWord:
