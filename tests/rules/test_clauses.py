@@ -73,7 +73,8 @@ def test_files_follow_the_schema(path):
 
 
 def test_every_file_is_loaded():
-    shared = {(path.parent / name).resolve() for path in FILES for name in load_clause_file(path).get("include", ())}
+    included = [(path.parent, shared) for path in FILES for shared in load_clause_file(path).get("include", ())]
+    shared = {(folder / (name if isinstance(name, str) else name["file"])).resolve() for folder, name in included}
     loaded = {(FOLDER / framework / f"{kind}.json").resolve() for framework, kind in TABLES}
     assert {path.resolve() for path in FILES} == shared | loaded
     for framework, kind in TABLES:

@@ -20,6 +20,7 @@ from cfglint_train.documents.document import MISSING
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import registry
+from cfglint_train.frameworks.trainer_script.names import LORA_ARGUMENTS
 from tests.support import oracle
 from tests.support.axolotl import judge_configs as judged_by_axolotl
 from tests.support.corpus import CORPUS, SHARED, needs_corpus
@@ -133,7 +134,7 @@ def write_script(over: dict) -> str:
     """Return a Trainer script with the settings, those of the model at the call that takes them."""
     arguments = {name: value for name, value in over.items() if value is not None}
     quantized = {name: arguments.pop(name) for name in ("load_in_4bit", "load_in_8bit") if name in arguments}
-    adapted = {name.removeprefix("lora_"): arguments.pop(name) for name in tuple(arguments) if name.startswith("lora_")}
+    adapted = {name: arguments.pop(key) for name, key in LORA_ARGUMENTS.items() if key in arguments}
     with_adapter = f"model = get_peft_model(model, LoraConfig({_format_keywords(adapted)}))\n"
     return (
         "from peft import LoraConfig, get_peft_model\n"
@@ -239,12 +240,21 @@ def is_required(test: Any) -> bool:
     return not evaluate_test(test, MISSING) or any(list_relations(test))
 
 
-ELSEWHERE = {"trl": ("finetuning_type",)}
+ELSEWHERE = {
+    "trl": ("finetuning_type", "adapter"),
+    "hf_scripts": ("adapter",),
+    "llamafactory": ("adapter", "use_peft"),
+    "axolotl": ("use_peft",),
+}
 """Settings of shared examples that a framework lacks and that would identify the file as another framework's."""
 
 
 def check_example(framework: str, clause: Clause, folder, code: str) -> None:
-    example = {name: value for name, value in clause.example.items() if name not in ELSEWHERE.get(framework, ())}
+    example = {
+        name: value
+        for name, value in clause.example.items()
+        if name not in ELSEWHERE.get(framework, ()) and name.startswith("--") == (framework == "openrlhf")
+    }
     assert list_messages(framework, clause, example, folder / "with", code), "silent on its own example"
     needed = [name for name, test in clause.when.items() if has_setting(example, name) and is_required(test)]
     assert needed or clause.also or None in example.values()
