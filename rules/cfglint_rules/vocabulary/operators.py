@@ -62,6 +62,7 @@ WORDS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "false": lambda value: value is False,
     "zero": lambda value: _is_number(value) and value == 0,
     "odd": lambda value: isinstance(value, (int, float)) and value % 2 == 1,
+    "fractional": lambda value: isinstance(value, float) and not value.is_integer(),
     "integer": lambda value: isinstance(value, int),
     "text": lambda value: isinstance(value, str),
     "list": lambda value: isinstance(value, list),

@@ -12,6 +12,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
 - `@overridden`: the settings that its launch overrides
+- `@main.NAME`: the setting `NAME` of the run's main config
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
+MAIN_PREFIX: Final = "@main."
 _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
 """Name -> section of the DeepSpeed config that configures the same object."""
 _DERIVED_NAMES: Final = frozenset(
@@ -84,6 +86,9 @@ class Settings:
             return [format_route(route) for route in self.config.overrides]
         if name == "@trained":
             return _can_train(self.config.evidence.commands)
+        if name.startswith(MAIN_PREFIX):
+            main = None if self.run is None else Settings(self.run.main, self.run)
+            return Unknown("the run") if main is None else main.get_value(name.removeprefix(MAIN_PREFIX))
         if name in _CLIENT_SECTIONS:
             is_main = self.run is None or self.run.main is self.config
             return is_main and get_mutations(self.config).has_client_object(_CLIENT_SECTIONS[name])
@@ -113,7 +118,7 @@ class Settings:
 
     def is_missing(self, name: str) -> bool:
         """Return whether a setting is not given or a plan field has no place; False for the other `@` names."""
-        if not name.startswith("@"):
+        if not name.startswith("@") or name.startswith(MAIN_PREFIX):
             return self.get_value(name) is MISSING
         return name not in _DERIVED_NAMES and self.find_place(name) is None
 
@@ -138,6 +143,8 @@ class Settings:
         """
         if name in _DERIVED_NAMES:
             return None
+        if name.startswith(MAIN_PREFIX):
+            return None if self.run is None else Settings(self.run.main).find_place(name.removeprefix(MAIN_PREFIX))
         if name.startswith("@"):
             origin = None if self.run is None else self.run.get_origin(get_field(name[1:]))
             return None if origin is None else origin.place
