@@ -20,6 +20,7 @@ from cfglint_train.documents.document import MISSING
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import registry
+from cfglint_train.frameworks.trainer_script.names import LORA_ARGUMENTS
 from tests.support import oracle
 from tests.support.axolotl import judge_configs as judged_by_axolotl
 from tests.support.corpus import CORPUS, SHARED, needs_corpus
@@ -133,7 +134,7 @@ def write_script(over: dict) -> str:
     """Return a Trainer script with the settings, those of the model at the call that takes them."""
     arguments = {name: value for name, value in over.items() if value is not None}
     quantized = {name: arguments.pop(name) for name in ("load_in_4bit", "load_in_8bit") if name in arguments}
-    adapted = {name.removeprefix("lora_"): arguments.pop(name) for name in tuple(arguments) if name.startswith("lora_")}
+    adapted = {name: arguments.pop(key) for name, key in LORA_ARGUMENTS.items() if key in arguments}
     with_adapter = f"model = get_peft_model(model, LoraConfig({_format_keywords(adapted)}))\n"
     return (
         "from peft import LoraConfig, get_peft_model\n"
@@ -149,11 +150,15 @@ def _format_keywords(arguments: dict) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
-def write_repository(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> None:
-    """Write a repository with one file of a framework.
+LAUNCHED = {"axolotl": "-m axolotl.cli.train run.yaml", "trl": "trl/scripts/sft.py --config run.yaml"}
 
-    `beside` lists companions that the main config names as well.
+
+def write_repository(framework: str, over: dict, folder, beside: Sequence[str] = (), host: str = "axolotl") -> None:
+    """Write a repository with one file of a framework; `@main.` names settings of the main config beside it.
+
+    `beside` lists companions that the main config names as well. `host` is the framework of the main config.
     """
+    hosted = {name.removeprefix("@main."): over.pop(name) for name in tuple(over) if name.startswith("@main.")}
     if framework == "hf_scripts":
         (folder / "train.py").write_text(write_script(over))
     elif framework == "openrlhf":
@@ -165,19 +170,25 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
     else:
         (folder / "config.yaml").write_text(yaml.safe_dump(merge_settings(BASES[framework], over), sort_keys=False))
     if framework == "accelerate":
-        main = {**BASES["axolotl"], **{name: f"{name}.json" for name in beside}}
+        main = merge_settings({**BASES[host], **{name: f"{name}.json" for name in beside}}, hosted)
         (folder / "run.yaml").write_text(yaml.safe_dump(main, sort_keys=False))
         for name in beside:
             (folder / f"{name}.json").write_text(json.dumps(BASES[name]))
-        (folder / "run.sh").write_text("accelerate launch --config_file config.yaml -m axolotl.cli.train run.yaml\n")
+        (folder / "run.sh").write_text(f"accelerate launch --config_file config.yaml {LAUNCHED[host]}\n")
     if framework == "trl" and "resume_from_checkpoint" in over:
         (folder / "run.sh").write_text("trl sft --config config.yaml\n")
 
 
 GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
 # Packages without a vocabulary here: the last release before the one that ends a clause.
-LAST_BEFORE = {("transformers", "5.0.0"): "4.57.1", ("transformers", "5.23.0"): "4.57.1", ("torch", "2.7.0"): "2.6.0",
-               ("torch", "2.11.0"): "2.10.0"}  # fmt: skip
+LAST_BEFORE = {
+    ("transformers", "5.0.0"): "4.57.1",
+    ("transformers", "5.8.0"): "5.7.0",
+    ("transformers", "5.9.0"): "5.8.0",
+    ("transformers", "5.23.0"): "4.57.1",
+    ("torch", "2.7.0"): "2.6.0",
+    ("torch", "2.11.0"): "2.10.0",
+}
 
 
 def choose_release(framework: str, clause: Clause) -> dict[str, str]:
@@ -212,7 +223,8 @@ def choose_gpu(clause: Clause) -> str:
 def list_messages(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
     """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
-    write_repository(framework, over, folder, clause.when.get("@names", {}).get("listing", ()))
+    host = clause.when.get("@host", {}).get("in", ["axolotl"])[0]
+    write_repository(framework, {**over}, folder, clause.when.get("@names", {}).get("listing", ()), host)
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
@@ -239,12 +251,21 @@ def is_required(test: Any) -> bool:
     return not evaluate_test(test, MISSING) or any(list_relations(test))
 
 
-ELSEWHERE = {"trl": ("finetuning_type",)}
+ELSEWHERE = {
+    "trl": ("finetuning_type", "adapter"),
+    "hf_scripts": ("adapter",),
+    "llamafactory": ("adapter", "use_peft"),
+    "axolotl": ("use_peft",),
+}
 """Settings of shared examples that a framework lacks and that would identify the file as another framework's."""
 
 
 def check_example(framework: str, clause: Clause, folder, code: str) -> None:
-    example = {name: value for name, value in clause.example.items() if name not in ELSEWHERE.get(framework, ())}
+    example = {
+        name: value
+        for name, value in clause.example.items()
+        if name not in ELSEWHERE.get(framework, ()) and name.startswith("--") == (framework == "openrlhf")
+    }
     assert list_messages(framework, clause, example, folder / "with", code), "silent on its own example"
     needed = [name for name, test in clause.when.items() if has_setting(example, name) and is_required(test)]
     assert needed or clause.also or None in example.values()

@@ -424,6 +424,8 @@ class Data(Frozen):
     pin_memory: bool | None = None
     preprocessing_workers: int | None = None
     streaming: bool | None = None
+    held_out: float | None = None
+    """Share of the training data that is held out for evaluation, or the number of samples from 1 on."""
     token_dtype: str | None = None
     """Format of the token files (uint16)."""
     template: str | None = None

@@ -193,6 +193,7 @@ Field = Literal[
     "data.pin_memory",
     "data.preprocessing_workers",
     "data.streaming",
+    "data.held_out",
     "data.token_dtype",
     "data.template",
     "rollout.engine",

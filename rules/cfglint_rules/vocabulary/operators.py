@@ -62,10 +62,20 @@ WORDS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "false": lambda value: value is False,
     "zero": lambda value: _is_number(value) and value == 0,
     "odd": lambda value: isinstance(value, (int, float)) and value % 2 == 1,
+    "fractional": lambda value: isinstance(value, float) and not value.is_integer(),
     "integer": lambda value: isinstance(value, int),
     "text": lambda value: isinstance(value, str),
     "list": lambda value: isinstance(value, list),
 }
+
+
+def _is_outside(value: Any, interval: str) -> bool:
+    """Return whether a number is outside an interval such as `[0, 1)`."""
+    if not _is_number(value):
+        return False
+    lower, upper = map(float, interval[1:-1].split(","))
+    is_above = value >= lower if interval[0] == "[" else value > lower
+    return not (is_above and (value <= upper if interval[-1] == "]" else value < upper))
 
 
 def _has_part(value: Any, parts: list[str]) -> bool:
@@ -98,6 +108,7 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "absent-or": lambda value, wanted: not is_given(value) or value in wanted,
     "above": lambda value, limit: _is_number(value) and value > limit,
     "below": lambda value, limit: _is_number(value) and value < limit,
+    "outside": _is_outside,
     "containing": _has_part,
     "matching": _is_match,
     "only": lambda value, test: isinstance(value, list) and len(value) == 1 and evaluate_test(test, value[0]),

@@ -3,8 +3,8 @@
 ## What it does
 Checks the configuration against a table of combinations that the framework rejects. The table covers the framework's
 validators, and assertions that only run after the model is loaded. It also lists combinations that pass every check but
-ruin the run, such as sharded checkpoints that are never written. An entry only matches if the values of all its
-settings are known.
+ruin the run, such as sharded checkpoints that are never written. Ranges that a library checks are entries too: PEFT
+rejects `lora_r: 0`, torch a negative `weight_decay`. An entry only matches if the values of all its settings are known.
 
 It also reports launch overrides of keys in a section that an OLMo-core script leaves unset (`Config.merge`, since
 2.5.0).

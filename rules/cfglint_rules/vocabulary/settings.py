@@ -3,6 +3,7 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of the following:
 
 - `@ranks`: the number of GPUs
+- `@train_batch`: the number of sequences in the micro batches of all GPUs
 - `@eval_batch`: the number of sequences in an evaluation step over all GPUs
 - `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
@@ -12,6 +13,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
 - `@overridden`: the settings that its launch overrides
+- `@main.NAME`: the setting `NAME` of the run's main config
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
+MAIN_PREFIX: Final = "@main."
 _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
 """Name -> section of the DeepSpeed config that configures the same object."""
 _DERIVED_NAMES: Final = frozenset(
     (
         "@ranks",
+        "@train_batch",
         "@eval_batch",
         "@capability",
         "@cuda",
@@ -84,6 +88,9 @@ class Settings:
             return [format_route(route) for route in self.config.overrides]
         if name == "@trained":
             return _can_train(self.config.evidence.commands)
+        if name.startswith(MAIN_PREFIX):
+            main = None if self.run is None else Settings(self.run.main, self.run)
+            return Unknown("the run") if main is None else main.get_value(name.removeprefix(MAIN_PREFIX))
         if name in _CLIENT_SECTIONS:
             is_main = self.run is None or self.run.main is self.config
             return is_main and get_mutations(self.config).has_client_object(_CLIENT_SECTIONS[name])
@@ -113,7 +120,7 @@ class Settings:
 
     def is_missing(self, name: str) -> bool:
         """Return whether a setting is not given or a plan field has no place; False for the other `@` names."""
-        if not name.startswith("@"):
+        if not name.startswith("@") or name.startswith(MAIN_PREFIX):
             return self.get_value(name) is MISSING
         return name not in _DERIVED_NAMES and self.find_place(name) is None
 
@@ -138,6 +145,8 @@ class Settings:
         """
         if name in _DERIVED_NAMES:
             return None
+        if name.startswith(MAIN_PREFIX):
+            return None if self.run is None else Settings(self.run.main).find_place(name.removeprefix(MAIN_PREFIX))
         if name.startswith("@"):
             origin = None if self.run is None else self.run.get_origin(get_field(name[1:]))
             return None if origin is None else origin.place
@@ -190,9 +199,9 @@ def _count_ranks(run: Run) -> Any:
     return counts[0] * counts[1] if all(isinstance(count, int) for count in counts) else Unknown("the number of GPUs")
 
 
-def _compute_eval_batch(run: Run) -> Any:
-    ranks, per_rank = _count_ranks(run), run.plan.batch.eval_micro
-    return Unknown("the evaluation's batch") if isinstance(ranks, Unknown) or per_rank is None else ranks * per_rank
+def _multiply_by_ranks(run: Run, per_rank: int | None) -> Any:
+    ranks = _count_ranks(run)
+    return Unknown("the batch of all GPUs") if isinstance(ranks, Unknown) or per_rank is None else ranks * per_rank
 
 
 def _get_capability(run: Run) -> Any:
@@ -208,8 +217,10 @@ def _has_cuda(run: Run) -> Any:
 def _read_run_value(run: Run, name: str) -> Any:
     if name == "@ranks":
         return _count_ranks(run)
+    if name == "@train_batch":
+        return _multiply_by_ranks(run, run.plan.batch.micro)
     if name == "@eval_batch":
-        return _compute_eval_batch(run)
+        return _multiply_by_ranks(run, run.plan.batch.eval_micro)
     if name == "@capability":
         return _get_capability(run)
     if name == "@cuda":

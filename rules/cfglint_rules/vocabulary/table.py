@@ -7,19 +7,23 @@ folders, describes the format.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Set
 from functools import cache
 from json import loads
 
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.registry import list_frameworks
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.operators import Test
 
 TableKind = Literal["refusals", "idle"]
+
+_BRACKETED_NAME: Final = re.compile(r"([\[<])([\w.]+)([\]>])")
+"""A setting in a message: `[name]` or `<name>`."""
 
 
 class ClauseFix(Frozen):
@@ -124,4 +128,27 @@ def _load_rows(path: str) -> list[Row]:
         content = loads(file.read())
     rows: list[Row] = content["clauses"]
     folder = os.path.dirname(path)
-    return [*rows, *(row for shared in content.get("include", ()) for row in _load_rows(os.path.join(folder, shared)))]
+    return [*rows, *(row for shared in content.get("include", ()) for row in _load_included(shared, folder))]
+
+
+def _load_included(shared: str | Mapping[str, Any], folder: str) -> list[Row]:
+    """Return the clauses of an included file, under the names of the including framework."""
+    if isinstance(shared, str):
+        return _load_rows(os.path.join(folder, shared))
+    names = shared["names"]
+    rows = (_rename_settings(row, names) for row in _load_rows(os.path.join(folder, shared["file"])))
+    return [row for row in rows if None not in row["when"]]
+
+
+def _rename_settings(row: Row, names: Mapping[str, str | None]) -> Row:
+    """Return a clause with other names for its settings; a setting that the framework lacks is named None."""
+
+    def rename(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {names.get(name, name): rename(item) for name, item in value.items()}
+        return _BRACKETED_NAME.sub(_rename_bracketed, value) if isinstance(value, str) else value
+
+    def _rename_bracketed(match: re.Match[str]) -> str:
+        return f"{match[1]}{names.get(match[2]) or match[2]}{match[3]}"
+
+    return {word: rename(row[word]) for word in row}

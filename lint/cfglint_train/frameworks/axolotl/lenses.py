@@ -315,6 +315,7 @@ LENSES: Final = (
     _LOADER,
     Key("data.preprocessing_workers", parse_routes("dataset_num_proc", "dataset_processes"), PYDANTIC.integer),
     Key("data.streaming", parse_routes("streaming"), PYDANTIC.boolean),
+    Key("data.held_out", parse_routes("val_set_size"), PYDANTIC.number),
     Key("data.template", parse_routes("chat_template"), PYDANTIC.string),
     _ROLLOUT,
 )

@@ -227,5 +227,6 @@ LENSES: Final = (
         "data.preprocessing_workers", parse_routes("preprocessing_num_workers"), PLAIN.integer, default=1, null_value=1
     ),
     _STREAMING,
+    Key("data.held_out", parse_routes("val_size"), PLAIN.number),
     Key("data.template", parse_routes("template"), PLAIN.string),
 )
