@@ -5,6 +5,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@ranks`: the number of GPUs
 - `@eval_batch`: the number of sequences in an evaluation step over all GPUs
 - `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
+- `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
 - `@trained`: whether a program that reads the file may train; also true if no such program is known
@@ -25,6 +26,7 @@ from cfglint_train.documents.document import MISSING, Route, Unknown
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.models.names import parse_name
 from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
@@ -39,6 +41,7 @@ _DERIVED_NAMES: Final = frozenset(
         "@eval_batch",
         "@capability",
         "@cuda",
+        "@published",
         "@host",
         "@trainer",
         *_CLIENT_SECTIONS,
@@ -205,6 +208,14 @@ def _has_cuda(run: Run) -> Any:
     return run.hardware.compute_capability is not None if is_known else Unknown("the GPU")
 
 
+def _find_published_quantization(run: Run) -> Any:
+    if run.architecture is not None:
+        return run.architecture.quantization or "none"
+    model_id = run.plan.model.id
+    quantization = None if model_id is None else parse_name(model_id).quantization
+    return quantization or Unknown("the model's weights")
+
+
 def _read_run_value(run: Run, name: str) -> Any:
     if name == "@ranks":
         return _count_ranks(run)
@@ -214,6 +225,8 @@ def _read_run_value(run: Run, name: str) -> Any:
         return _get_capability(run)
     if name == "@cuda":
         return _has_cuda(run)
+    if name == "@published":
+        return _find_published_quantization(run)
     if name == "@host":
         return run.main.framework
     if name == "@names":
