@@ -97,14 +97,21 @@ class Settings:
             and not name.startswith("-")
             and name.partition(".")[0] not in self._given_names
         ):
-            return MISSING
+            return self._read_missing_value(name)
         route = self.find_route(name)
         if route is None:
-            return Unknown("flags out of sight") if self._given_names is None and name.startswith("-") else MISSING
+            is_hidden = self._given_names is None and name.startswith("-")
+            return Unknown("flags out of sight") if is_hidden else self._read_missing_value(name)
         value = self.config.get_value(*route)
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
             return Unknown(value)  # a placeholder that is filled in later
         return _parse_number(value) if isinstance(value, str) and name.startswith("-") else value
+
+    def _read_missing_value(self, name: str) -> Any:
+        """Return MISSING, or Unknown if bash cuts the option off the command (SYN007 reports that)."""
+        is_shell = self.config.document.syntax == "shell"
+        is_cut_off = is_shell and name.lstrip("-") in self.config.compute_once(_list_cut_off)
+        return Unknown("cut off by bash") if is_cut_off else MISSING
 
     def find_route(self, name: str) -> Route | None:
         """Return the route at which a setting is given in any of its spellings, or None if it is not given."""
@@ -150,6 +157,22 @@ class Settings:
             return place
         entry = None if route is None else self.config.get_entry(*route)
         return None if entry is None else Place(self.config.document, entry.key.span)
+
+
+def _list_cut_off(config: Config) -> frozenset[str]:
+    """Return the options that bash runs as commands of their own, without dashes."""
+    from cfglint_train.documents.shell.cuts import find_detached_options
+    from cfglint_train.documents.shell.script import ShellScript
+
+    script, number = config.document, config.root[0] if config.root else None
+    if not isinstance(script, ShellScript) or not isinstance(number, int):
+        return frozenset()
+    return frozenset(
+        word.text.lstrip("-").partition("=")[0]
+        for command in find_detached_options(script, script.invocations[number])
+        for word in (*command.head, *command.words)
+        if word.text.startswith("--")
+    )
 
 
 def _can_train(commands: tuple[str, ...]) -> bool:
