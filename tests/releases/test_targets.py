@@ -109,11 +109,22 @@ def test_a_range_beyond_what_is_known(here: Path) -> None:
 def test_files_that_disagree_are_named(here: Path) -> None:
     write_file(here, "config.yaml", AXOLOTL)
     write_file(here, "requirements.txt", "axolotl==0.12.2\ntorch==2.6.0\n")
-    write_file(here, "docker/Dockerfile", "FROM axolotlai/axolotl:0.16.1\n")
+    write_file(here, "Dockerfile", "FROM axolotlai/axolotl:0.16.1\n")
     by_package = resolve_releases(here).by_package
     assert by_package["axolotl"].version == "0.16.1", "the newest that does not ask for a later torch"
-    assert "because docker/Dockerfile:1 and requirements.txt:1 disagree" in by_package["axolotl"].origin.note
+    assert "because Dockerfile:1 and requirements.txt:1 disagree" in by_package["axolotl"].origin.note
     assert describe_release(by_package["torch"]) == ("2.6.0", "user", "requirements.txt:2")
+
+
+def test_a_pin_below_another_folder_is_an_assumption(here: Path) -> None:
+    write_file(here, "config.yaml", AXOLOTL)
+    write_file(here, "docker/Dockerfile", "FROM axolotlai/axolotl:0.16.1\n")
+    resolved = resolve_releases(here)
+    assert describe_release(resolved.by_package["axolotl"]) == ("0.16.1", "assumed", "pinned by docker/Dockerfile:1")
+    assert not resolved.is_stated("axolotl")
+    write_file(here, "requirements.txt", "axolotl==0.12.2\n")
+    resolved = resolve_releases(here)
+    assert describe_release(resolved.by_package["axolotl"]) == ("0.12.2", "user", "requirements.txt:1")
 
 
 def test_the_nearest_folder_that_speaks_of_a_package_counts(here: Path) -> None:

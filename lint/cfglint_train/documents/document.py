@@ -100,11 +100,15 @@ Change = Set | Append | Delete | Rename
 class DocumentError(Exception):
     """Error for a file that cannot be parsed in its syntax, with the position of the fault."""
 
-    def __init__(self, message: str, position: Position | None = None) -> None:
-        """Store the message and the position, by default the start of the text."""
+    def __init__(
+        self, message: str, position: Position | None = None, help: str | None = None, stop: Position | None = None
+    ) -> None:
+        """Store the message, the position (by default the start of the text) and the place where the parser stops."""
         super().__init__(message)
         self.message = message
         self.position = position or Position(1, 1)
+        self.help = help
+        self.stop = stop or self.position
 
 
 class NotText(DocumentError):

@@ -46,7 +46,9 @@ def report_unread(documents: Documents, selection: Selection, ledger: Ledger) ->
                 unread_file.place,
             )
         else:
-            _report_trouble(rule, unread_file.path, unread_file.position, unread_file.message, selection, ledger)
+            _report_trouble(
+                rule, unread_file.path, unread_file.position, unread_file.message, selection, ledger, unread_file.help
+            )
 
 
 def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
@@ -77,10 +79,16 @@ def report_budget(paths: list[str], budget: Budget, selection: Selection, ledger
 
 
 def _report_trouble(
-    rule: Rule, path: str, position: Position, message: str, selection: Selection, ledger: Ledger
+    rule: Rule,
+    path: str,
+    position: Position,
+    message: str,
+    selection: Selection,
+    ledger: Ledger,
+    help: str | None = None,
 ) -> None:
     ledger.troubles.append(Trouble(path, message, position))
-    _add_finding(rule, path, position, message, selection, ledger)
+    _add_finding(rule, path, position, message, selection, ledger, help)
 
 
 def _add_finding(

@@ -50,6 +50,8 @@ class PossibleReleases(Frozen):
     """True if the release in use may also be older than the oldest known release."""
     best: BestRelease | None = None
     """The release that accepts the most keys, if no candidate accepts them all."""
+    is_assumed: bool = False
+    """True if the only candidate is pinned below another folder, which states nothing about this config."""
 
 
 class Exclusion(Frozen):
@@ -118,6 +120,7 @@ class Releases:
             self.is_stated(package),
             (release.origin.note,),
             is_too_old=package in self.outdated_packages,
+            is_assumed=release.origin.kind == "assumed",
         )
 
     def get(self, package: str) -> str | None:

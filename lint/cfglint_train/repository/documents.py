@@ -47,6 +47,7 @@ class UnreadFile(Frozen):
     cause: Cause
     place: Place | None = None
     """Text that the message is about, if it was read."""
+    help: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,10 +221,11 @@ class Documents:
         except DocumentError as error:
             if not registry.is_probable_config(source, syntax):
                 self.skip(path, f"not read: {error.message}", source)
-            elif _is_template_at(source, error.position) or self._is_replaced_mark(path, source, error.position):
+            elif _is_template_at(source, error.stop) or self._is_replaced_mark(path, source, error.stop):
                 self.skip(path, f"a template, which becomes {syntax.upper()} when it is filled in")
             else:
-                self.unread.append(UnreadFile(path, error.position, error.message, _classify_error(error)))
+                cause = _classify_error(error)
+                self.unread.append(UnreadFile(path, error.position, error.message, cause, help=error.help))
             return None
 
     def _describe_syntax_error(self, path: str, source: bytes) -> str:

@@ -8,6 +8,7 @@ start a config file or a Python script with a Trainer are checked too. The rule 
 - settings (`lr=1e-5`) that bash reads as a variable assignment for the same reason
 - white space after a backslash, including inside an array
 - words that do not belong to any flag
+- `fi`, `done`, `esac` or `else` after a backslash, which bash passes to the command as a word
 - quotes in a variable or heredoc, which the program receives as literal characters
 - carriage returns at the ends of lines
 

@@ -12,6 +12,7 @@ from cfglint_train.documents.shell.cuts import (
     find_detached_setting,
     find_line_above,
     find_space_after_backslash,
+    find_swallowed_word,
     find_trailing_backslash,
     has_comment_after_backslash,
     is_continued,
@@ -19,7 +20,7 @@ from cfglint_train.documents.shell.cuts import (
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
-from cfglint_train.findings.finding import Applicability, Fix, Report
+from cfglint_train.findings.finding import Applicability, Fix, Related, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
@@ -76,6 +77,14 @@ def _report_ends(config: Config, document: ShellDocument, invocation: Invocation
     White space after a backslash is reported if it stops the framework. Unless that white space ends the command, the
     lines that bash cuts off after the command are reported too.
     """
+    swallowed = find_swallowed_word(document, invocation)
+    if swallowed is not None:
+        backslash, word_span = swallowed
+        yield Report(
+            f"bash reads this `{document.get_text(word_span)}` as a word of the command above, and rejects the script",
+            Place(document, word_span),
+            fix=Fix("safe", "remove the backslash above", texts=((document, Edit(backslash, "")),)),
+        )
     keys = frameworks.get_keys(config)
     blanks = [
         word
@@ -87,7 +96,8 @@ def _report_ends(config: Config, document: ShellDocument, invocation: Invocation
     if any(word.span.start >= invocation.span.start for word in blanks):
         return  # the cut is reported at its cause
     cuts = list(_report_cuts(document, invocation))
-    yield from cuts
+    if cuts:
+        yield _merge_cuts(cuts)
     setting = find_detached_setting(document, invocation)
     if setting is None or not _is_setting(config, setting[0]):
         return
@@ -160,6 +170,17 @@ def _build_joining_fix(document: ShellDocument, line: Span, applicability: Appli
     if space is None:
         return None
     return Fix(applicability, "remove the white space after the backslash", texts=((document, Edit(space, "")),))
+
+
+def _merge_cuts(cuts: list[Report]) -> Report:
+    """Return the report on the first cut of a command, with the other cuts as related places."""
+    first, *others = cuts
+    fixes = [report.fix for report in cuts if report.fix is not None]
+    is_fixed = len(fixes) == len(cuts)
+    return first._replace(
+        fix=fixes[0]._replace(texts=tuple(text for fix in fixes for text in fix.texts)) if is_fixed else None,
+        related=tuple(Related(report.place, "the command is cut again here") for report in others),
+    )
 
 
 def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:

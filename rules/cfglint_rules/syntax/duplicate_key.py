@@ -19,7 +19,8 @@ The loader decides what happens:
 If only some of the candidate releases reject the file, the message names the first of them. The finding is then a
 warning if the values differ or if the release that cfglint checks against rejects the file, otherwise an info.
 
-If the values are the same and no release rejects the file, the finding is an info.
+If the values are the same and no release rejects the file, the finding is an info. An option of a command that needs a
+value and has none is an error, even if the option follows again with a value: argparse rejects it.
 
 Two cases are not duplicates:
 
@@ -39,8 +40,10 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, compute_effects, find_candidate_releases
-from cfglint_rules.vocabulary.survey import REFUSED
+from cfglint_rules.vocabulary.misfits import is_accepted_by_any, list_schemas
+from cfglint_rules.vocabulary.survey import REFUSED, get_checked_keys
 from cfglint_train.documents.document import Document, Entry, Route
+from cfglint_train.documents.shell.options import is_bare_option
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import Related, Report, Severity
 from cfglint_train.foundation.typed import Final
@@ -67,6 +70,13 @@ def check(config: Config) -> Iterator[Report]:
         duplicates = [entry for entry in entries if not _is_program_option(config, entry)]
         if len(duplicates) < 2:
             continue
+        bare = _find_bare_option(config, duplicates)
+        if bare is duplicates[-1]:
+            continue  # KEY004 reports the value
+        if bare is not None:
+            message = f"`{bare.name}` needs a value: the program rejects it, although the option follows again"
+            yield Report(message, Place(document, bare.key.span), "error", help="remove it, or add its value")
+            continue
         first, second, *more = duplicates
         outcome, severity, grounds = _describe_outcome(config, _has_different_values(document, (first, second, *more)))
         related = (
@@ -75,6 +85,19 @@ def check(config: Config) -> Iterator[Report]:
         )
         message = f"duplicate key `{second.name}`; {outcome}"
         yield Report(message, Place(document, second.key.span), severity, related=related, grounds=grounds)
+
+
+def _find_bare_option(config: Config, entries: list[Entry]) -> Entry | None:
+    """Return the last option that lacks the value that it needs, or None if there is none."""
+    keys = get_checked_keys(config)
+    if config.document.syntax != "shell" or keys is None:
+        return None
+    bare = [entry for entry in entries if is_bare_option(entry.value)]
+    route = (bare[0].name,) if bare and bare[0].name is not None else ()
+    fact = route and keys.get_vocabulary(config).find_fact(route, keys.get_release(config), keys.build_context(config))
+    if not fact or is_accepted_by_any(config, list_schemas(config, fact), True):
+        return None
+    return bare[-1]
 
 
 def _is_program_option(config: Config, entry: Entry) -> bool:

@@ -1,8 +1,9 @@
 """SYN002 unparsable: the text is not valid YAML, JSON or Python, or the framework's loader rejects it.
 
 ## What it does
-Reports the first place where the text cannot be parsed, with its line and column. Only files that contain a framework's
-own keys are reported. Templates that another tool fills in are not reported.
+Reports the first place where the text cannot be parsed, with its line and column. A list, mapping or quote that is
+never closed is reported where it starts. Only files that contain a framework's own keys are reported. Templates that
+another tool fills in are not reported.
 
 It also reports YAML that cfglint can read but the framework's own loader rejects:
 

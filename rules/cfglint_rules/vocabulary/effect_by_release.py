@@ -111,6 +111,7 @@ def build_release_grounds(candidates: PossibleReleases, is_uniform: bool) -> tup
     """Return the candidate releases as a ground, assumed unless they agree; nothing if a release is stated."""
     if candidates.is_stated:
         return ()
+    is_uniform = is_uniform and not candidates.is_assumed
     first, last = candidates.releases[0], candidates.releases[-1]
     release_range = first if first == last else f"{first} to {last}"
     note = (

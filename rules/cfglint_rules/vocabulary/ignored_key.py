@@ -2,8 +2,8 @@
 
 ## What it does
 Reports keys that the target release never reads, and keys that have no effect in combination with the rest of the
-configuration. Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section
-that the Trainer does not pass on.
+configuration. Examples are parameter offloading below ZeRO-3, options of an unused optimizer, a DeepSpeed section that
+the Trainer does not pass on, and fields of a data set's entry that its prompt type does not read.
 
 The finding is a warning if the run lacks something that you evidently wanted, otherwise an info.
 
@@ -27,7 +27,8 @@ framework's default are not reported as never read. If a script declares an opti
 option's default does not count as a stated setting.
 
 ## References
-docs/schemas.md. Each entry of `lint/cfglint_train/frameworks/*/idle.json` names its source.
+docs/schemas.md. Each entry of `lint/cfglint_train/frameworks/*/idle.json` names its source, and so does each
+`entries.json`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, find_refused_keys, get_dotted_name
 from cfglint_rules.vocabulary.effect_by_release import find_effects
+from cfglint_rules.vocabulary.entry_fields import report_unread_fields
 from cfglint_rules.vocabulary.renames import can_move, is_taken, move_key
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_target_release, is_parser_default
@@ -64,6 +66,7 @@ def check(run: Run) -> Iterator[Report]:
             if clause_report is not None:
                 reported.add(next(iter(clause.when)))
                 yield clause_report
+        yield from report_unread_fields(config, settings)
         reported |= find_refused_keys(config, list_judged_keys(config, "unread")).keys()
         for _, occurrence, status, _ in list_verdicts(config, "unread"):
             default = None if occurrence.fact is None else occurrence.fact.get_schema().get("default")

@@ -6,6 +6,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@train_batch`: the number of sequences in the micro batches of all GPUs
 - `@eval_batch`: the number of sequences in an evaluation step over all GPUs
 - `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
+- `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
 - `@trained`: whether a program that reads the file may train; also true if no such program is known
@@ -27,6 +28,7 @@ from cfglint_train.documents.document import MISSING, Route, Unknown
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.models.names import parse_name
 from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
@@ -43,6 +45,7 @@ _DERIVED_NAMES: Final = frozenset(
         "@eval_batch",
         "@capability",
         "@cuda",
+        "@published",
         "@host",
         "@trainer",
         *_CLIENT_SECTIONS,
@@ -101,14 +104,21 @@ class Settings:
             and not name.startswith("-")
             and name.partition(".")[0] not in self._given_names
         ):
-            return MISSING
+            return self._read_missing_value(name)
         route = self.find_route(name)
         if route is None:
-            return Unknown("flags out of sight") if self._given_names is None and name.startswith("-") else MISSING
+            is_hidden = self._given_names is None and name.startswith("-")
+            return Unknown("flags out of sight") if is_hidden else self._read_missing_value(name)
         value = self.config.get_value(*route)
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
             return Unknown(value)  # a placeholder that is filled in later
         return _parse_number(value) if isinstance(value, str) and name.startswith("-") else value
+
+    def _read_missing_value(self, name: str) -> Any:
+        """Return MISSING, or Unknown if bash cuts the option off the command (SYN007 reports that)."""
+        is_shell = self.config.document.syntax == "shell"
+        is_cut_off = is_shell and name.lstrip("-") in self.config.compute_once(_list_cut_off)
+        return Unknown("cut off by bash") if is_cut_off else MISSING
 
     def find_route(self, name: str) -> Route | None:
         """Return the route at which a setting is given in any of its spellings, or None if it is not given."""
@@ -156,6 +166,22 @@ class Settings:
             return place
         entry = None if route is None else self.config.get_entry(*route)
         return None if entry is None else Place(self.config.document, entry.key.span)
+
+
+def _list_cut_off(config: Config) -> frozenset[str]:
+    """Return the options that bash runs as commands of their own, without dashes."""
+    from cfglint_train.documents.shell.cuts import find_detached_options
+    from cfglint_train.documents.shell.script import ShellScript
+
+    script, number = config.document, config.root[0] if config.root else None
+    if not isinstance(script, ShellScript) or not isinstance(number, int):
+        return frozenset()
+    return frozenset(
+        word.text.lstrip("-").partition("=")[0]
+        for command in find_detached_options(script, script.invocations[number])
+        for word in (*command.head, *command.words)
+        if word.text.startswith("--")
+    )
 
 
 def _can_train(commands: tuple[str, ...]) -> bool:
@@ -214,6 +240,14 @@ def _has_cuda(run: Run) -> Any:
     return run.hardware.compute_capability is not None if is_known else Unknown("the GPU")
 
 
+def _find_published_quantization(run: Run) -> Any:
+    if run.architecture is not None:
+        return run.architecture.quantization or "none"
+    model_id = run.plan.model.id
+    quantization = None if model_id is None else parse_name(model_id).quantization
+    return quantization or Unknown("the model's weights")
+
+
 def _read_run_value(run: Run, name: str) -> Any:
     if name == "@ranks":
         return _count_ranks(run)
@@ -225,6 +259,8 @@ def _read_run_value(run: Run, name: str) -> Any:
         return _get_capability(run)
     if name == "@cuda":
         return _has_cuda(run)
+    if name == "@published":
+        return _find_published_quantization(run)
     if name == "@host":
         return run.main.framework
     if name == "@names":

@@ -97,17 +97,19 @@ class VocabularyTable:
     def __init__(self, rows: list[Row]) -> None:
         """Index the clauses by their first setting, or its section."""
         self.rows = rows
-        # A clause only matches if its first setting is given. First setting, or its section -> row numbers.
+        # A clause only matches if its first setting is given; if that is a fact about the run, any setting of `each`.
+        # Setting, or its section -> row numbers.
         self._about: dict[str, list[int]] = {}
         for number, row in enumerate(rows):
             name = next(iter(row["when"]))
-            self._about.setdefault(name if name[0] == "-" else name.partition(".")[0], []).append(number)
+            for index in row["each"] if name[0] == "@" else (name,):
+                self._about.setdefault(index if index[0] == "-" else index.partition(".")[0], []).append(number)
 
     def list_candidates(self, given_names: Set[str] | None) -> Iterable[Row]:
         """Return the clauses that can match if only these top-level names are given (None: any name may be given)."""
         if given_names is None:
             return self.rows
-        numbers = [number for name in given_names if name in self._about for number in self._about[name]]
+        numbers = {number for name in given_names if name in self._about for number in self._about[name]}
         return [self.rows[number] for number in sorted(numbers)]
 
     def list_exclusive_settings(self) -> set[str]:

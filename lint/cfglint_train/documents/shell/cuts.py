@@ -22,6 +22,7 @@ Two backslashes are a literal backslash, so the line does not continue anyway.
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
 _CONTINUATION: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
 """Pattern of a line that cannot start a command: an option, or an operator that joins, ends or redirects one."""
+_SWALLOWED: Final = re.compile(rb"(?<!\\)([ \t]*\\\r?)\n[ \t]*(fi|done|esac|else)(?=[ \t]*(?:[;&|<>#)\r\n]|\Z))")
 _UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
 
 
@@ -47,6 +48,19 @@ def _find_line_end(script: ShellScript, invocation: Invocation) -> int:
     """Return the end of the line that holds an invocation's last word."""
     words = (*invocation.head, *invocation.words)
     return script.find_line_end(max((word.span.start for word in words), default=invocation.span.start))
+
+
+def find_swallowed_word(script: ShellScript, invocation: Invocation) -> tuple[Span, Span] | None:
+    """Return the places of `fi`, `done`, `esac` or `else` after a command that a backslash continues, or None.
+
+    The first place is the backslash with the white space before it, the second one the word.
+    """
+    end = _find_line_end(script, invocation)
+    start = script.source.rfind(b"\n", 0, end) + 1
+    match = _SWALLOWED.search(script.source, start)
+    if match is None or match.start() >= end:
+        return None
+    return Span(*match.span(1)), Span(*match.span(2))
 
 
 def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:

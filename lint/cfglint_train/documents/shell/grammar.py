@@ -31,6 +31,8 @@ _NO_NAME: Final = re.compile(rb"\W")
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
 _LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
+# A word that closes a construct, directly after a continued line. Bash passes it to the command and then misses it.
+_SWALLOWED: Final = re.compile(rb"(?<![\\])\\\n(?=[ \t]*(?:fi|done|esac|else)[ \t]*(?:[;&|<>#)\n]|\Z))")
 _CRLF: Final = re.compile(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
@@ -103,6 +105,8 @@ def normalize_source(source: bytes) -> bytes:
         source = _INLINE.sub(
             lambda match: match.group() if match.group(1) is None else b" " * len(match.group()), source
         )
+    if b"\\\n" in source:
+        source = _SWALLOWED.sub(b" \n", source)
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
 
 

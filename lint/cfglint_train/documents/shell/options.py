@@ -48,7 +48,7 @@ class OptionParser(Frozen):
         if not name.startswith(_LONG):
             return option
         bare_name = name.removeprefix(_LONG)
-        off = self.find_negated(bare_name) if _is_bare(option.value) else None
+        off = self.find_negated(bare_name) if is_bare_option(option.value) else None
         key = off or self.read_key(bare_name)
         value = _build_switch(option.value, False) if off else self._parse_node(key, option.value)
         return Entry(Scalar(option.key.span, key, value=key), value)
@@ -81,7 +81,8 @@ class OptionParser(Frozen):
         return Append(route, value, beside) if isinstance(change, Append) else Set(route, value, beside)
 
 
-def _is_bare(node: Node) -> bool:
+def is_bare_option(node: Node) -> bool:
+    """Return whether the value of an option is missing, so that the option stands alone."""
     return isinstance(node, Argument) and node.value is True
 
 

@@ -50,6 +50,7 @@ def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
     if hasattr(yaml, "CSafeLoader"):
         loaders.insert(0, yaml.CSafeLoader)
     first: LoaderStop | None = None
+    failure: DocumentError | None = None
     for loader in loaders:
         parser: Any = None
         stack: _Stack = []
@@ -58,14 +59,18 @@ def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
             return _build(source, build_offset_converter(text, source), parser.get_event, stack), first
         except ERRORS as error:
             if first is None:
-                stop = build_stop(error, text, parser)
-                first = stop._replace(message=stop.message + _describe_unclosed(error, stack, source, stop.position))
+                from cfglint_train.documents.yaml.faults import explain  # needed only for broken files
+
+                first = build_stop(error, text, parser)
+                fault = explain(error, first.message, first.position, stack, text, source)
+                position = fault.position or first.position
+                failure = DocumentError(fault.message or first.message, position, fault.help, first.position)
         finally:
             if parser is not None:
                 parser.dispose()
-    if first is None:
+    if failure is None:
         raise LimitExceeded(f"more than {MAX_SLOW_BYTES >> 10} KiB, and PyYAML is installed without libyaml", START)
-    raise DocumentError(first.message, first.position)
+    raise failure
 
 
 ERRORS: Final = (yaml.MarkedYAMLError, yaml.reader.ReaderError, ValueError)
@@ -95,34 +100,6 @@ def build_stop(error: Exception, text: str, loader: Any) -> LoaderStop:
 
 _Stack = list[tuple[Mapping | Sequence, list[Node]]]
 """Open collections, innermost last, each with the key whose value has not been read yet."""
-
-
-def _describe_unclosed(error: Any, stack: _Stack, source: bytes, position: Position) -> str:
-    """Return a note on the quote or bracket still open at an error, or on a multi-line quote closed on its line."""
-    line = Document("", source).locate
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return ""
-    unexpected = (error.problem or "").startswith("found unexpected ")  # the text ends or a new document starts
-    if unexpected and "quoted scalar" in (error.context or "") and error.context_mark is not None:
-        return f"; the quote on line {error.context_mark.line + 1} is not closed"
-    if stack and isinstance(last := _find_last_node(*stack[-1]), Scalar) and last.style in ("'", '"'):
-        start, end = line(last.span.start).line, line(last.span.end).line
-        if start < end == position.line:
-            return f"; the quote on line {start} is closed on line {end}"
-    for node, _ in reversed(stack):
-        sign = source[node.span.start : node.span.start + 1]
-        if node.is_flow and sign in (b"[", b"{"):
-            return f"; the `{sign.decode()}` on line {line(node.span.start).line} is not closed"
-    return ""
-
-
-def _find_last_node(node: Mapping | Sequence, pending_keys: list[Node]) -> Node | None:
-    """Return the last node of an open collection, or None if the collection is empty."""
-    if pending_keys:
-        return pending_keys[-1]
-    if isinstance(node, Sequence):
-        return node.items[-1] if node.items else None
-    return node.entries[-1].value if node.entries else None
 
 
 def _build(
@@ -197,7 +174,8 @@ def _build(
             if offset is not None:
                 start, end = offset(start), offset(end)
             if event.anchor not in anchors:
-                raise DocumentError(f"the alias *{event.anchor} has no anchor", _get_position(event))
+                help = "quote the value: `*` starts an alias"
+                raise DocumentError(f"the alias *{event.anchor} has no anchor", _get_position(event), help)
             node = Alias(Span(start, end), anchors[event.anchor])
             aliased = True
         elif kind is yaml.DocumentStartEvent:

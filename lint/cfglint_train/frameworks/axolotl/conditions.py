@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cfglint_train.documents.document import MISSING, Unknown
+from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.axolotl.settings import is_sharegpt
 from cfglint_train.frameworks.lens import Lookup
@@ -54,3 +55,53 @@ def is_saved_below_ray(value: Lookup) -> bool:
     """Return whether the output path is relative, so that a Ray worker saves below its own working folder."""
     path = value("output_dir")
     return isinstance(path, str) and not path.startswith(("/", "~", "$")) and "://" not in path
+
+
+def sizes_miss_world(value: Lookup) -> bool:
+    """Return whether the parallel sizes do not multiply to the number of GPUs."""
+    return _divide_world(value) == "sizes"
+
+
+def shards_without_fsdp(value: Lookup) -> bool:
+    """Return whether `dp_shard_size` divides GPUs although FSDP is off."""
+    return _divide_world(value) == "fsdp"
+
+
+_SIZES: Final = ("expert_parallel_size", "tensor_parallel_size", "context_parallel_size", "dp_replicate_size")
+
+
+def _divide_world(value: Lookup) -> Literal["fits", "sizes", "fsdp"]:
+    """Divide the GPUs by the parallel sizes as axolotl does, and return whether they fit, or the reason if not.
+
+    axolotl divides without a remainder. A product above the world fails in torch's `init_device_mesh`, a smaller one in
+    accelerate's `_validate_accelerator`. Source: axolotl 0.12.0 to 0.18.0 utils/distributed.py
+    (_get_parallel_config_kwargs).
+    """
+    world, shards = value("@ranks"), value("dp_shard_size")
+    sizes = [value(name) for name in _SIZES]
+    shards = None if shards is MISSING else shards
+    is_sharing_gpus = value("use_ray") or value("trl.use_vllm")  # some of the GPUs may not train
+    if not isinstance(world, int) or is_sharing_gpus or not all(_is_size(size) for size in (*sizes, shards)):
+        return "fits"
+    expert, tensor, context, replicas = (size if isinstance(size, int) and size > 1 else 1 for size in sizes)
+    if world % expert:
+        return "sizes"
+    rest = world // expert // tensor // context
+    product = expert * tensor * context * replicas
+    if shards is None and replicas == 1:
+        product, rest = product * max(rest, 1), 1
+    rest //= replicas
+    has_fsdp = bool(value("fsdp") or value("fsdp_config"))
+    if shards is not None and shards > 1:
+        if rest > 1 and not has_fsdp:
+            return "fsdp"
+        product, rest = product * shards, rest // shards
+        if replicas == 1:
+            product, rest = product * max(rest, 1), 1
+    elif rest > 1 and has_fsdp:
+        product, rest = product * rest, 1
+    return "sizes" if rest > 1 or product != world else "fits"
+
+
+def _is_size(size: Any) -> bool:
+    return size is MISSING or size is None or (isinstance(size, int) and not isinstance(size, bool))

@@ -34,7 +34,7 @@ _MAX_BYTES: Final = 4 * 2**20
 _MAX_PINS: Final = 1000
 """Maximum number of pins of one file."""
 FOLDERS: Final = ("requirements", "docker")
-"""Subfolders that often contain a project's requirement files."""
+"""Subfolders that often contain requirement files. Their pins are assumptions, because they may serve another job."""
 
 
 class ResolvedPin(Frozen):
@@ -44,7 +44,7 @@ class ResolvedPin(Frozen):
     pins: tuple[Pin, ...]
     """Pins that the constraint is based on."""
     is_optional: bool
-    """True if only extras or dependency groups, which may not be installed, pin the package."""
+    """True if only extras, dependency groups or files of a subfolder, which may not be installed, pin the package."""
     is_consistent: bool
     """True if some release satisfies all pins; otherwise the pins belong to different installations and are ignored."""
     fork: Pin | None = None
@@ -86,12 +86,13 @@ def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, Resolved
 
 
 def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
+    """Return the pins of a subfolder's requirement files, as optional ones."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
     return [
-        pin
+        pin._replace(weight=OPTIONAL)
         for name in names
         if _NAME.fullmatch(name) or (every_text and name.endswith((".txt", ".in")))
         for pin in islice(read_pins(os.path.join(folder, name), load), _MAX_PINS)
