@@ -149,10 +149,16 @@ def _format_keywords(arguments: dict) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
-def write_repository(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> None:
+LAUNCHED = {"axolotl": "-m axolotl.cli.train", "llamafactory": "src/train.py"}
+"""Frameworks that accelerate launches in the tests, with the words before their config."""
+
+
+def write_repository(
+    framework: str, over: dict, folder, beside: Sequence[str] = (), excluded: Sequence[str] = ()
+) -> None:
     """Write a repository with one file of a framework.
 
-    `beside` lists companions that the main config names as well.
+    `beside` lists companions that the main config names as well; `excluded` lists frameworks that must not be the host.
     """
     if framework == "hf_scripts":
         (folder / "train.py").write_text(write_script(over))
@@ -165,11 +171,12 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
     else:
         (folder / "config.yaml").write_text(yaml.safe_dump(merge_settings(BASES[framework], over), sort_keys=False))
     if framework == "accelerate":
-        main = {**BASES["axolotl"], **{name: f"{name}.json" for name in beside}}
+        host = next(name for name in LAUNCHED if name not in excluded)
+        main = {**BASES[host], **{name: f"{name}.json" for name in beside}}
         (folder / "run.yaml").write_text(yaml.safe_dump(main, sort_keys=False))
         for name in beside:
             (folder / f"{name}.json").write_text(json.dumps(BASES[name]))
-        (folder / "run.sh").write_text("accelerate launch --config_file config.yaml -m axolotl.cli.train run.yaml\n")
+        (folder / "run.sh").write_text(f"accelerate launch --config_file config.yaml {LAUNCHED[host]} run.yaml\n")
     if framework == "trl" and "resume_from_checkpoint" in over:
         (folder / "run.sh").write_text("trl sft --config config.yaml\n")
 
@@ -177,7 +184,8 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
 GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
 # Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {("transformers", "5.0.0"): "4.57.1", ("transformers", "5.23.0"): "4.57.1", ("torch", "2.7.0"): "2.6.0",
-               ("torch", "2.11.0"): "2.10.0"}  # fmt: skip
+               ("torch", "2.11.0"): "2.10.0", ("deepspeed", "0.14.0"): "0.13.5",
+               ("deepspeed", "0.14.5"): "0.14.4"}  # fmt: skip
 
 
 def choose_release(framework: str, clause: Clause) -> dict[str, str]:
@@ -212,7 +220,8 @@ def choose_gpu(clause: Clause) -> str:
 def list_messages(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
     """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
-    write_repository(framework, over, folder, clause.when.get("@names", {}).get("listing", ()))
+    tests = [test if isinstance(test := clause.when.get(name), dict) else {} for name in ("@names", "@host")]
+    write_repository(framework, over, folder, tests[0].get("listing", ()), tests[1].get("not-in", ()))
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
