@@ -7,7 +7,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
-- `@trained`: whether a program that reads the file may train; also true if no such program is known
+- `@trained`: whether a run uses the file, and a program that reads it may train; true if its programs are unknown
 - `@names`: the frameworks of the companions that the main config names
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
@@ -83,7 +83,7 @@ class Settings:
         if name == "@overridden":
             return [format_route(route) for route in self.config.overrides]
         if name == "@trained":
-            return _can_train(self.config.evidence.commands)
+            return self._is_used() and _can_train(self.config.evidence.commands)
         if name in _CLIENT_SECTIONS:
             is_main = self.run is None or self.run.main is self.config
             return is_main and get_mutations(self.config).has_client_object(_CLIENT_SECTIONS[name])
@@ -102,6 +102,11 @@ class Settings:
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
             return Unknown(value)  # a placeholder that is filled in later
         return _parse_number(value) if isinstance(value, str) and name.startswith("-") else value
+
+    def _is_used(self) -> bool:
+        """Return whether a config, a command or a program names the file; True for a file that is no companion."""
+        is_orphan = self.config.role == "companion" and self.run is not None and self.run.main is self.config
+        return not is_orphan or bool(self.config.evidence.commands) or get_mutations(self.config).is_named()
 
     def find_route(self, name: str) -> Route | None:
         """Return the route at which a setting is given in any of its spellings, or None if it is not given."""
