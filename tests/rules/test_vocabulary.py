@@ -165,8 +165,9 @@ def write_repository(
     elif framework == "openrlhf":
         (folder / "train.sh").write_text(write_invocation(over))
     elif framework == "deepspeed":
-        hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
-        (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
+        if "axolotl" not in excluded:
+            hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
+            (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
         (folder / "ds_config.json").write_text(json.dumps(merge_settings(BASES[framework], over), indent=4) + "\n")
     else:
         (folder / "config.yaml").write_text(yaml.safe_dump(merge_settings(BASES[framework], over), sort_keys=False))
