@@ -38,7 +38,18 @@ def is_reported(folder: Path, section: dict[str, object], release: str, *program
 @pytest.mark.parametrize("name", SECTIONS)
 def test_where_the_defect_is(tmp_path: Path, name: str) -> None:
     section, release, expected = SECTIONS[name]
-    assert is_reported(tmp_path, section, release) is expected
+    assert is_reported(tmp_path, section, release, "train.py") is expected
+
+
+def test_a_file_that_nothing_uses(tmp_path: Path) -> None:
+    assert not is_reported(tmp_path, {"stage": 2}, "0.14.0")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("ds.json", True), ("other.json", False)])
+def test_a_file_that_a_program_names(tmp_path: Path, name: str, expected: bool) -> None:
+    program = f'import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config="{name}")\n'
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    assert is_reported(tmp_path, {"stage": 2}, "0.14.0") is expected
 
 
 @pytest.mark.parametrize(

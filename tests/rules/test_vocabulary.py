@@ -150,7 +150,12 @@ def _format_keywords(arguments: dict) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
-LAUNCHED = {"axolotl": "-m axolotl.cli.train run.yaml", "trl": "trl/scripts/sft.py --config run.yaml"}
+LAUNCHED = {
+    "axolotl": "-m axolotl.cli.train run.yaml",
+    "llamafactory": "src/train.py run.yaml",
+    "trl": "trl/scripts/sft.py --config run.yaml",
+}
+"""Frameworks that accelerate launches in the tests, with the words after `accelerate launch`."""
 
 
 def write_repository(framework: str, over: dict, folder, beside: Sequence[str] = (), host: str = "axolotl") -> None:
@@ -164,8 +169,9 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
     elif framework == "openrlhf":
         (folder / "train.sh").write_text(write_invocation(over))
     elif framework == "deepspeed":
-        hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
-        (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
+        if "axolotl" not in excluded:
+            hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
+            (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
         (folder / "ds_config.json").write_text(json.dumps(merge_settings(BASES[framework], over), indent=4) + "\n")
     else:
         (folder / "config.yaml").write_text(yaml.safe_dump(merge_settings(BASES[framework], over), sort_keys=False))
@@ -188,6 +194,8 @@ LAST_BEFORE = {
     ("transformers", "5.23.0"): "4.57.1",
     ("torch", "2.7.0"): "2.6.0",
     ("torch", "2.11.0"): "2.10.0",
+    ("deepspeed", "0.14.0"): "0.13.5",
+    ("deepspeed", "0.14.5"): "0.14.4",
 }
 
 
@@ -223,8 +231,10 @@ def choose_gpu(clause: Clause) -> str:
 def list_messages(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
     """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
-    host = clause.when.get("@host", {}).get("in", ["axolotl"])[0]
-    write_repository(framework, {**over}, folder, clause.when.get("@names", {}).get("listing", ()), host)
+    test = clause.when.get("@host", {})
+    host = next(name for name in LAUNCHED if name in test.get("in", LAUNCHED) and name not in test.get("not-in", ()))
+    names = clause.when.get("@names", {})
+    write_repository(framework, {**over}, folder, names.get("listing", ()), host)
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []

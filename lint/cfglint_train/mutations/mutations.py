@@ -33,6 +33,10 @@ class Mutations:
         """Return whether a program passes its own object to the framework in place of a section of the config."""
         return False
 
+    def is_named(self) -> bool:
+        """Return whether a Python program of the repository may name the file."""
+        return False
+
 
 NO_MUTATIONS: Final = Mutations()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from cfglint_train.documents.document import Route, Scalar
@@ -101,6 +102,11 @@ class Template(Mutations):
         from cfglint_train.mutations.client_optimizers import has_client_optimizer, has_client_scheduler
 
         return self._get_index().compute_once(has_client_scheduler if section == "scheduler" else has_client_optimizer)
+
+    def is_named(self) -> bool:
+        """Return whether a program of the repository that uses the framework contains the words of the file's name."""
+        name = os.path.basename(self._config.document.path)
+        return bool(self._get_index().find_python_using((self._config.framework,), name))
 
     def _get_index(self) -> RepositoryIndex:
         return self._scripts.repositories.get_index(self._config.document.path)

@@ -9,7 +9,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
-- `@trained`: whether a program that reads the file may train; also true if no such program is known
+- `@trained`: whether a run uses the file, and a program that reads it may train; true if its programs are unknown
 - `@names`: the frameworks of the companions that the main config names
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
@@ -90,7 +90,7 @@ class Settings:
         if name == "@overridden":
             return [format_route(route) for route in self.config.overrides]
         if name == "@trained":
-            return _can_train(self.config.evidence.commands)
+            return self._is_used() and _can_train(self.config.evidence.commands)
         if name.startswith(MAIN_PREFIX):
             main = None if self.run is None else Settings(self.run.main, self.run)
             return Unknown("the run") if main is None else main.get_value(name.removeprefix(MAIN_PREFIX))
@@ -119,6 +119,11 @@ class Settings:
         is_shell = self.config.document.syntax == "shell"
         is_cut_off = is_shell and name.lstrip("-") in self.config.compute_once(_list_cut_off)
         return Unknown("cut off by bash") if is_cut_off else MISSING
+
+    def _is_used(self) -> bool:
+        """Return whether a config, a command or a program names the file; True for a file that is no companion."""
+        is_orphan = self.config.role == "companion" and self.run is not None and self.run.main is self.config
+        return not is_orphan or bool(self.config.evidence.commands) or get_mutations(self.config).is_named()
 
     def find_route(self, name: str) -> Route | None:
         """Return the route at which a setting is given in any of its spellings, or None if it is not given."""

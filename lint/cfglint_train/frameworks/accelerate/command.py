@@ -23,7 +23,7 @@ _DEEPSPEED_OPTIONS: Final = frozenset((
     "offload_optimizer_device", "offload_optimizer_nvme_path", "offload_param_device", "offload_param_nvme_path",
     "zero3_init_flag", "zero3_save_16bit_model", "zero_stage",
 ))  # fmt: skip
-_TOP_LEVEL_OPTIONS: Final = frozenset(("mixed_precision", "num_machines", "num_processes"))
+_TOP_LEVEL_OPTIONS: Final = frozenset(("gpu_ids", "mixed_precision", "num_machines", "num_processes"))
 
 
 def read_launcher_options(options: Mapping[str, Any]) -> Mapping[Route, tuple[str, Any]]:

@@ -10,8 +10,8 @@ from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.value_parser import extract_enumeration
 
-_PREFIXED_SECTIONS: Final = ("fsdp_config", "fp8_config")
-"""Sections whose keys become options with the section's prefix."""
+_PREFIXED_SECTIONS: Final = {"fsdp_config": "fsdp_", "fp8_config": "fp8_"}
+"""Sections whose keys become options with a prefix, which the launcher adds to keys that lack it."""
 _TOP_LEVEL_OPTIONS: Final = frozenset(
     "debug downcast_bf16 enable_cpu_affinity gpu_ids log_dir machine_rank main_process_ip main_process_port "
     "main_training_function max_restarts mixed_precision monitor_interval no_python num_cpu_threads_per_process "
@@ -26,6 +26,14 @@ class AccelerateKeys(Keys):
     Source: `commands/config/config_args.py`. `commands/launch.py` (_validate_launch_command) turns the keys of
     sections into options (0.26.0 to 1.15.0).
     """
+
+    def list_routes(self, name: str) -> tuple[Route, ...]:
+        """Return the routes of a setting: the prefix of its section may be missing."""
+        route: Route = tuple(name.split("."))
+        prefix = _PREFIXED_SECTIONS.get(str(route[0]))
+        if len(route) == 2 and prefix is not None and str(route[1]).startswith(prefix):
+            return route, (route[0], str(route[1]).removeprefix(prefix))
+        return (route,)
 
     def find_entry(self, document: Document, root: Route) -> str | None:
         """Return the entry point that parses the file: `sagemaker`, or the default."""
