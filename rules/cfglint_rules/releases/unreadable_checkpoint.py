@@ -8,8 +8,8 @@ Reports torch 2.6 or newer beside a release that loads checkpoints with torch's 
 | DeepSpeed (ZeRO stages 1 to 3) | 0.16.0 | optimizer states |
 | transformers (HF Trainer) | 4.47.0 | numpy's random state |
 
-The finding is an error if the run resumes from a checkpoint, and a warning if it only writes checkpoints. REL001 reports
-the same fault of OLMo.
+The finding is an error if the run resumes from a checkpoint, and a warning if it only writes checkpoints. REL001
+reports the same fault of OLMo.
 
 ## Why is this bad?
 Since torch 2.6, `torch.load` accepts only tensors and plain containers (`weights_only`). Training and saving work. The
@@ -24,10 +24,10 @@ Upgrade the library, or use torch 2.5. If you trust the checkpoints, set `TORCH_
 environment of the job.
 
 ## When it does not apply
-Silent unless a flag, a pragma, a setting or a pin states torch. If the library's release is not stated, the rule reports
-only if all candidate releases are too old. Silent if the launch script sets `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, if the
-training script names `weights_only` or `add_safe_globals`, and if checkpoints have no optimizer state, because such a
-run cannot resume anyway.
+Silent unless a flag, a pragma, a setting or a pin states torch. If the library's release is not stated, the rule
+reports only if all candidate releases are too old. Silent if the launch script sets
+`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, or if the training script names `weights_only` or `add_safe_globals`. Silent if
+checkpoints have no optimizer state, because such a run cannot resume anyway.
 
 ## References
 DeepSpeed 0.15.4 and 0.16.0 `runtime/checkpoint_engine/torch_checkpoint_engine.py`; transformers 4.46.3 and 4.47.0
@@ -55,27 +55,23 @@ def check(run: Run) -> Iterator[Report]:
     field = "checkpoint.load_path" if checkpoint.load_path else find_resume_field(run)
     if field is None and (checkpoint.strategy in (None, "no") or checkpoint.model_only):
         return
-    if (
-        run.releases.is_certainly_at_least("torch", STRICT_TORCH) is not True
-        or is_variable_set(run)
-        or _is_handled(run)
-    ):
+    if run.releases.is_certainly_at_least("torch", STRICT_TORCH) is not True:
         return
-    found = [(loader, old) for loader in LOADERS if loader.applies(run) if (old := find_old_release(run, loader))]
-    if not found:
+    if is_variable_set(run) or _is_handled(run):
         return
-    loader, (version, is_stated) = found[0]
-    is_reading = field is not None
-    effect = "resuming stops" if is_reading else "the run cannot be resumed"
+    loaders = [(loader, old) for loader in LOADERS if loader.applies(run) if (old := find_old_release(run, loader))]
+    if not loaders:
+        return
+    loader, (version, is_stated) = loaders[0]
+    torch = run.releases.get("torch") or f"{STRICT_TORCH} and newer"
+    upgrades = " and ".join(f"{item.title} {item.fixed}" for item, _ in loaders)
+    effect = "the run cannot be resumed" if field is None else "resuming stops"
     yield Report(
-        f"torch {run.releases.get('torch') or f'{STRICT_TORCH} and newer'} refuses the {loader.content} that {loader.title} {version} loads "
-        f"(`weights_only`): {effect}",
-        run.find_place(field)
-        if field is not None
-        else run.find_place("checkpoint.interval", "checkpoint.strategy", "checkpoint.path"),
-        "error" if is_reading else "warning",
-        help=f"use {' and '.join(f'{item.title} {item.fixed}' for item, _ in found)} or newer, or torch below "
-        f"{STRICT_TORCH}; set {VARIABLE}=1 for the job if you trust its checkpoints",
+        f"torch {torch} refuses the {loader.content} that {loader.title} {version} loads (`weights_only`): {effect}",
+        run.find_place(*((field,) if field else ("checkpoint.interval", "checkpoint.strategy", "checkpoint.path"))),
+        "warning" if field is None else "error",
+        help=f"use {upgrades} or newer, or torch below {STRICT_TORCH}; set {VARIABLE}=1 for the job if you trust its "
+        "checkpoints",
         grounds=() if is_stated else (_assume_release(loader.package, version),),
     )
 
