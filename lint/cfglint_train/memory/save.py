@@ -210,7 +210,7 @@ def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     if ranks.strategy == "fsdp2":  # one whole tensor at a time
         gpu = formats.held * max(transients.count_head_elements(setup), setup.architecture.largest_tensor)
     else:  # one unit at a time
-        gpu = formats.held * max(transients.count_unit_elements(setup), transients.count_root_elements(setup))
+        gpu = formats.held * max(transients.count_unit_elements(setup), transients.count_last_unit_elements(setup))
     host = {GATHERED_WEIGHTS: weights} if model_only or weights >= states else {GATHERED_OPTIMIZER: states}
     if not model_only:
         disk[DISK_WEIGHTS] *= 2  # once for loading and once for resuming
