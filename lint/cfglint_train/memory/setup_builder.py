@@ -79,7 +79,7 @@ def _read_from(reader: Reader, architecture: Architecture, last_stage: bool) -> 
     if strategy is None or tuning is None or micro is None or length is None:
         return None
     accumulation = reader.assume("batch.accumulation", 1)
-    job, ranks, job_reader = build_job(_drop_batch(reader.plan), architecture, last_stage, accumulation)
+    job, ranks, job_reader = build_job(drop_batch(reader.plan), architecture, last_stage, accumulation)
     reader.include(job_reader)
     if job is None:
         return None
@@ -90,7 +90,7 @@ def _read_from(reader: Reader, architecture: Architecture, last_stage: bool) -> 
 _NO_BATCH: Final = Plan()
 
 
-def _drop_batch(plan: Plan) -> Plan:
+def drop_batch(plan: Plan) -> Plan:
     """Return the plan with only the fields that `build_job` and checkpoints depend on.
 
     Drop the sequence, all of the batch except the length of the run, and stated model dimensions, which are already

@@ -76,9 +76,10 @@ def check(run: Run) -> Iterator[Report]:
     ephemeral_count = count_ephemeral(run.plan)
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
+        outcome = f"is full after {fitting_count}" if fitting_count else "is too small for one"
         message = (
             f"`{run.spell_key(field)}` sets no limit: all checkpoints of {format_gib(size)} are kept, "
-            f"and the disk ({format_gib(capacity)}) is full after {fitting_count}"
+            f"and the disk ({format_gib(capacity)}) {outcome}"
         )
     else:
         count = count_copies(run.plan, (field,))

@@ -181,7 +181,7 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
         refuse_override(config, ("fsdp",))
         options = f"{stated} auto_wrap" if isinstance(stated, str) else [*stated, "auto_wrap"]
         return [Set((*config.root, "fsdp"), options)]
-    raise CannotEdit("`fsdp` is a list of options that also sets other things")
+    raise CannotEdit("the other FSDP settings of the Trainer are not rewritten automatically")
 
 
 FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, _write_fsdp)
