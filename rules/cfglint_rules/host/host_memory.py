@@ -118,7 +118,9 @@ def _list_causes(judgement: Judgement) -> tuple[Field, ...]:
     """Return the fields that decide how much memory the phase needs, the most important first."""
     if _is_loaded_by_every_rank(judgement):
         return ("parallel.cpu_efficient_loading", *_CAUSES)
-    return ("checkpoint.state_dict", *_CAUSES) if _is_read_whole(judgement) else _CAUSES
+    return (
+        ("checkpoint.state_dict", *_CAUSES) if reads_full_state_dict(judgement.run, judgement.phase.name) else _CAUSES
+    )
 
 
 def _is_loaded_by_every_rank(judgement: Judgement) -> bool:
@@ -126,10 +128,13 @@ def _is_loaded_by_every_rank(judgement: Judgement) -> bool:
     return judgement.phase.name == "load" and judgement.run.plan.parallel.cpu_efficient_loading is False
 
 
-def _is_read_whole(judgement: Judgement) -> bool:
-    """Return whether a full state dict is read to resume under FSDP."""
-    plan = judgement.run.plan
-    return judgement.phase.name == "resume" and plan.parallel.strategy in FSDP and plan.checkpoint.state_dict == "full"
+def reads_full_state_dict(run: Run, phase: str) -> bool:
+    """Return whether a phase resumes from a full state dict under FSDP."""
+    return phase == "resume" and run.plan.parallel.strategy in FSDP and run.plan.checkpoint.state_dict == "full"
+
+
+SHARDED_REMEDY: Final = "save with SHARDED_STATE_DICT, which is read in parts"
+"""Remedy for a resume from a full state dict."""
 
 
 def _build_loading_fix(judgement: Judgement) -> Fix | None:
@@ -173,8 +178,8 @@ def _build_help(judgement: Judgement, fix: Fix | None) -> str:
     remedies = [f"use {_join_alternatives(resources)}"] if resources else []
     if fix is None and _is_loaded_by_every_rank(judgement):
         remedies.append(f"let one rank per node load the weights (`{run.spell_key('parallel.cpu_efficient_loading')}`)")
-    if _is_read_whole(judgement):
-        remedies.append("save with SHARDED_STATE_DICT, which is read in parts")
+    if reads_full_state_dict(judgement.run, judgement.phase.name):
+        remedies.append(SHARDED_REMEDY)
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
         remedies.append("load the weights directly onto the GPUs")
     if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):
