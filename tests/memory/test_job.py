@@ -15,7 +15,7 @@ def test_a_job_is_read_without_its_batch() -> None:
     """Read none of the fields that are removed from the plan."""
     setup_builder.build_job.cache_clear()
     for plan, architecture, _ in make_cases(200, seed=21):
-        job = setup_builder._drop_batch(plan)
+        job = setup_builder.drop_batch(plan)
         if plan.parallel.strategy is None or plan.method.tuning is None:
             continue
         for ends in (True, False):

@@ -52,7 +52,7 @@ from cfglint_train.memory.plan_reader import MODEL, Reader
 from cfglint_train.memory.resume import estimate_resume
 from cfglint_train.memory.save import estimate_save
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.setup_builder import read_setup, read_setup_and_job
+from cfglint_train.memory.setup_builder import build_job, drop_batch, read_setup, read_setup_and_job
 from cfglint_train.memory.size import CHECKPOINTS, label_count
 from cfglint_train.memory.states import count_partition_elements
 from cfglint_train.models.architecture import Architecture
@@ -83,7 +83,8 @@ def estimate(
         return Estimate((), tuple(dict.fromkeys((MODEL, *missing))))
     setup_and_job, reader = read_setup_and_job(plan, architecture, unreadable=unreadable)
     if setup_and_job is None:
-        return Estimate((), tuple(reader.missing), reader.fields, tuple(reader.assumed))
+        phases = _estimate_without_batch(plan, architecture, hardware, reader)
+        return Estimate(phases, tuple(reader.missing), reader.fields, tuple(reader.assumed))
     setup, job = setup_and_job
     result = estimate_setup(setup, reader, hardware, job=job)
     if setup.ranks.pipeline > 1:
@@ -95,6 +96,27 @@ def estimate(
         role_phases = tuple(_estimate_groups(plan, architecture, hardware, unreadable))
         result = result._replace(phases=(*result.phases, *role_phases))
     return result
+
+
+_BATCH_FIELDS: Final = frozenset(("batch.micro", "sequence.length"))
+
+
+def _estimate_without_batch(
+    plan: Plan, architecture: Architecture, hardware: Hardware | None, reader: Reader
+) -> tuple[Phase, ...]:
+    """Return host and disk of the phases that do not depend on the batch, or nothing if more than the batch is missing.
+
+    `reader`: the reader of the whole job.
+    """
+    if not _BATCH_FIELDS.issuperset(reader.missing):
+        return ()
+    accumulation = plan.batch.accumulation or 1
+    job, ranks, job_reader = build_job(drop_batch(plan), architecture, True, accumulation)
+    if job is None or job_reader.missing or ranks.pipeline > 1 or reader.unreadable.intersection(job_reader.fields):
+        return ()
+    load, later = _build_phases_between_steps(build_uncertainty(job, hardware, None))
+    phases = [phase._replace(gpu=None) for phase in (load, *later)]
+    return tuple([phase for phase in phases if phase.host is not None or phase.disk is not None])
 
 
 def _estimate_groups(

@@ -181,10 +181,10 @@ def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
     """Yield the events of the embedding and head, which FSDP reduces last, as one unit."""
     setup, job = step.setup, step.job
     weights, formats = setup.weights, setup.formats
-    root = transients.count_root_elements(setup)
+    root = transients.count_last_unit_elements(setup)
     if not root or not weights.trained or not setup.mode.trained:
         return
-    layers = 0.0 if job.defers else job.made * (1 - root / max(1.0, weights.trained))
+    layers = 0.0 if job.defers else job.made * max(0.0, 1 - root / max(1.0, weights.trained))
     parts = {**job.base, GRADIENTS: job.base[GRADIENTS] + layers}
     reduction = root * (formats.gathered + formats.communication)
     reduced = {**parts, BACKWARD: reduction}

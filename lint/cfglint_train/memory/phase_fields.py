@@ -17,6 +17,7 @@ SAVE_FIELDS: Final[frozenset[Field]] = frozenset(
         "checkpoint.checkpointer",
         "checkpoint.final",
         "checkpoint.gather",
+        "checkpoint.gathers_frozen",
         "checkpoint.interval",
         "checkpoint.interval_ephemeral",
         "checkpoint.interval_unsharded",

@@ -146,13 +146,14 @@ def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's save_checkpoint in any case
         shards = Save({}, _compute_staging_excess(piece, 0.0), {DISK_OPTIMIZER: states}, "every rank writes its shards")
         return None if gather is None else shards
-    # With PEFT, transformers 5 omits frozen weights; every module is gathered on the GPU anyway.
+    # Every module is gathered on the GPU, but frozen weights need not be copied to the host to save an adapter.
     written = weights.trained * formats.held if weights.adapters else whole
+    copied = whole if plan.checkpoint.gathers_frozen else written
     disk = _build_disk_sizes(written, states, model_only)
     if ranks.zero_stage < 3:
         gpu, host, event = {}, {CLONED: ranks.local * whole}, "every rank clones the model to its host"
     else:
-        gpu, host = {GATHERED: formats.gathered * count_module_elements(setup)}, {GATHERED_WEIGHTS: written}
+        gpu, host = {GATHERED: formats.gathered * count_module_elements(setup)}, {GATHERED_WEIGHTS: copied}
         event = "rank 0 gathers the 16-bit weights module by module"
     if not model_only:
         host |= _compute_staging_excess(piece, *host.values())
@@ -210,7 +211,7 @@ def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     if ranks.strategy == "fsdp2":  # one whole tensor at a time
         gpu = formats.held * max(transients.count_head_elements(setup), setup.architecture.largest_tensor)
     else:  # one unit at a time
-        gpu = formats.held * max(transients.count_unit_elements(setup), transients.count_root_elements(setup))
+        gpu = formats.held * max(transients.count_unit_elements(setup), transients.count_last_unit_elements(setup))
     host = {GATHERED_WEIGHTS: weights} if model_only or weights >= states else {GATHERED_OPTIMIZER: states}
     if not model_only:
         disk[DISK_WEIGHTS] *= 2  # once for loading and once for resuming

@@ -79,7 +79,7 @@ def _read_from(reader: Reader, architecture: Architecture, last_stage: bool) -> 
     if strategy is None or tuning is None or micro is None or length is None:
         return None
     accumulation = reader.assume("batch.accumulation", 1)
-    job, ranks, job_reader = build_job(_drop_batch(reader.plan), architecture, last_stage, accumulation)
+    job, ranks, job_reader = build_job(drop_batch(reader.plan), architecture, last_stage, accumulation)
     reader.include(job_reader)
     if job is None:
         return None
@@ -90,7 +90,7 @@ def _read_from(reader: Reader, architecture: Architecture, last_stage: bool) -> 
 _NO_BATCH: Final = Plan()
 
 
-def _drop_batch(plan: Plan) -> Plan:
+def drop_batch(plan: Plan) -> Plan:
     """Return the plan with only the fields that `build_job` and checkpoints depend on.
 
     Drop the sequence, all of the batch except the length of the run, and stated model dimensions, which are already
@@ -265,11 +265,22 @@ def _read_sharding(reader: Reader, ranks: Ranks, accumulation: int) -> Sharding:
         live=number("parallel.max_live_parameters"),
         sub_group=number("parallel.sub_group"),
         secondary=get("parallel.secondary_partition") or 1,
-        wrapping=get("parallel.wrapping") or "block",
+        wrapping=_read_wrapping(reader, ranks),
         reshard=get("parallel.reshard_after_forward") is not False and get("parallel.sharding") != "shard_grad_op",
         leaf_modules=flag("parallel.leaf_modules"),
         defers_reduction=flag("parallel.defers_reduction") and accumulation > 1,
     )
+
+
+def _read_wrapping(reader: Reader, ranks: Ranks) -> str:
+    """Return how FSDP divides the model into units.
+
+    For FSDP1, the Trainer replaces the policy by PEFT's if an adapter is trained, which wraps each layer (transformers
+    4.39.0 to 5.23.0, trainer.py; PEFT 0.21.2 utils/other.py, fsdp_auto_wrap_policy).
+    """
+    wrapping: str = reader.get("parallel.wrapping") or "block"
+    is_replaced = wrapping == "root" and ranks.strategy == "fsdp1" and reader.get("method.tuning") == "lora"
+    return "block" if is_replaced else wrapping
 
 
 def _read_compiled(reader: Reader) -> Compiled:

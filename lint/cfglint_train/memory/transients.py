@@ -43,6 +43,13 @@ def count_root_elements(setup: Setup) -> float:
     return merge_terms(max(0, shape.parameters - shape.layers * count_unit_elements(setup)), _ROOT)
 
 
+def count_last_unit_elements(setup: Setup) -> float:
+    """Return the elements of the unit that FSDP reduces last: the root, or the whole model if it is one unit."""
+    if setup.sharding.wrapping == "root":
+        return merge_terms(setup.architecture.parameters, "elements of the model")
+    return count_root_elements(setup)
+
+
 def count_unit_elements(setup: Setup) -> float:
     """Return the elements of the largest decoder layer, or of its largest tensor if FSDP gathers single tensors."""
     shape = setup.architecture

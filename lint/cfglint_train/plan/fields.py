@@ -358,6 +358,8 @@ class Checkpoint(Frozen):
     """True if checkpoints have no optimizer state, so that the run cannot resume from them."""
     gather: bool | None = None
     """True if ZeRO-3 gathers 16-bit weights on rank 0 to save them."""
+    gathers_frozen: bool | None = None
+    """True if that gather includes frozen weights although only an adapter is saved."""
     state_dict: StateDict | None = None
     final: bool | None = None
     """True if the model is saved at the end, regardless of `strategy`."""

@@ -158,6 +158,7 @@ Field = Literal[
     "checkpoint.keep_unsharded",
     "checkpoint.model_only",
     "checkpoint.gather",
+    "checkpoint.gathers_frozen",
     "checkpoint.state_dict",
     "checkpoint.final",
     "checkpoint.checkpointer",

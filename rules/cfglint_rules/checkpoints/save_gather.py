@@ -8,7 +8,8 @@ the buffers of the save.
 The process is killed with exit code -9 at its first checkpoint, or at the very end of the run. The memory that a save
 needs depends on the backend and is not documented:
 
-- ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter).
+- ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter). Before 5.0.0, transformers gathers all of it even
+  to save an adapter.
 - ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node.
 - FSDP's full state dict puts the model and then the optimizer state on rank 0.
 
@@ -31,8 +32,9 @@ Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memor
 does not fit in host memory either, or needs as much as the save (HST001). CKP001 reports saves with `olmo_core`.
 
 ## References
-deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); accelerate 1.11.0 `accelerator.py`
-(`get_state_dict`); hiyouga/LLaMA-Factory#3752, PR #6843; huggingface/open-r1#675.
+deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); transformers 4.57.6 and 5.0.0
+`trainer.py` (`save_model`); accelerate 1.11.0 `accelerator.py` (`get_state_dict`); hiyouga/LLaMA-Factory#3752, PR
+#6843; huggingface/open-r1#675.
 """
 
 from __future__ import annotations
@@ -75,10 +77,15 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place("checkpoint.gather", "checkpoint.state_dict", "checkpoint.strategy", "parallel.zero_stage"),
         judgement.severity,
         fix,
-        notes=(format_breakdown(judgement.budget),),
+        notes=(format_breakdown(judgement.budget), *_explain_frozen(run)),
         help=None if fix is not None else _build_help(run),
         grounds=judgement.grounds,
     )
+
+
+def _explain_frozen(run: Run) -> tuple[str, ...]:
+    """Return a note on the release that gathers frozen weights for an adapter, or an empty tuple."""
+    return ("transformers 5.0.0 and newer gather only the adapter",) if run.plan.checkpoint.gathers_frozen else ()
 
 
 def _build_help(run: Run) -> str:

@@ -21,3 +21,14 @@ def estimate_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase
         "checkpoint.rotates_first": True,
     }
     return run.replace_fields({**(changes or {}), **single_checkpoint}).estimate.find_phase("save")
+
+
+def is_no_limit(limit: Any, save_count: int | None) -> bool:
+    """Return whether a limit deletes no checkpoint, as 999 in a run of unknown length (`save_count` is None)."""
+    return limit == "all" or (save_count is None and limit > MAX_EXPECTED_CHECKPOINTS)
+
+
+def spell_limit(run: Run, field: Field) -> str:
+    """Return the key of a limit, with its value if it has one."""
+    limit = run.plan.get(field)
+    return run.spell_key(field) if limit == "all" else f"{run.spell_key(field)}: {limit}"

@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the checkpoints that are kept with the stated disk space, and reports after how many saves the disk is full.
-Without a limit, the run keeps every checkpoint. The checkpoint being written counts too.
+Without a limit, or with a limit above 50 in a run of unknown length, the run keeps every checkpoint. The checkpoint
+being written counts too.
 
 With `load_best_model_at_end`, a limit of one keeps two checkpoints: the best and the last. OLMo keeps one ephemeral
 checkpoint in addition to the others. A trained critic writes its own checkpoints, which count as well.
@@ -39,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.size import MAX_EXPECTED_CHECKPOINTS, estimate_save
+from cfglint_rules.checkpoints.size import MAX_EXPECTED_CHECKPOINTS, estimate_save, is_no_limit, spell_limit
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.findings.wording import format_changes
@@ -73,12 +74,14 @@ def check(run: Run) -> Iterator[Report]:
     save_count = count_saves(run.plan)
     if fitting_count >= (MAX_EXPECTED_CHECKPOINTS if save_count is None else save_count):
         return
+    is_unlimited = is_no_limit(limit, save_count)
     ephemeral_count = count_ephemeral(run.plan)
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
-    if limit == "all":
+    if is_unlimited:
+        outcome = f"is full after {fitting_count}" if fitting_count else "is too small for one"
         message = (
-            f"`{run.spell_key(field)}` sets no limit: all checkpoints of {format_gib(size)} are kept, "
-            f"and the disk ({format_gib(capacity)}) is full after {fitting_count}"
+            f"`{spell_limit(run, field)}` sets no limit: all checkpoints of {format_gib(size)} are kept, "
+            f"and the disk ({format_gib(capacity)}) {outcome}"
         )
     else:
         count = count_copies(run.plan, (field,))

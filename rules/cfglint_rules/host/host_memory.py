@@ -19,6 +19,13 @@ Use more nodes, use smaller states (LoRA, or 8-bit states without offload), or d
 The help suggests more nodes, fewer ranks or fewer workers only if that lowers this run's peak. For example, fewer ranks
 per node do not shrink offloaded and sharded states if the number of nodes stays the same.
 
+To resume from a full state dict under FSDP, rank 0 reads all optimizer states, and under FSDP1 each rank reads all
+weights. A sharded state dict is read in parts. Checkpoints that exist already keep their kind.
+
+## Fix safety
+Safe: if FSDP loads the model on each rank (`cpu_ram_efficient_loading: false`), the fix lets one rank per node read it
+and send it to the others. It is offered only if the run then fits.
+
 ## When it does not apply
 Silent unless the host memory is stated. If it is not, CHK002 reports how much a run with offloading needs. Resuming
 counts only if the run is set to resume, not if the framework looks for a checkpoint by default. If host memory is tight
@@ -34,7 +41,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.host.workers import has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import (
     ROLLOUT_PHASE,
     STEP_PHASES,
@@ -43,12 +50,21 @@ from cfglint_train.findings.verdicts import (
     format_breakdown,
     judge,
 )
-from cfglint_train.foundation.typed import Final
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.components import OFFLOADED
+from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("HST001", "host-memory-exceeded", "error", estimates=("host",))
+RULE: Final = Rule(
+    "HST001",
+    "host-memory-exceeded",
+    "error",
+    fix="safe",
+    writes=("parallel.cpu_efficient_loading",),
+    estimates=("host",),
+)
 
 
 ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
@@ -76,17 +92,61 @@ def check(run: Run) -> Iterator[Report]:
         return
     if judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement):
         return  # HST002 reports it
+    fix = _build_loading_fix(judgement)
     yield Report(
         f"{judgement.phase.title} {describe_verdict(judgement)}",
-        run.find_place(
-            "parallel.offload_optimizer", "parallel.offload_params", "rollout.sleep", "data.workers", "model.id"
-        ),
+        run.find_place(*_list_causes(judgement)),
         judgement.severity,
+        fix,
         notes=(format_breakdown(judgement.budget), *_explain_loading(judgement)),
-        help=_build_help(judgement),
+        help=_build_help(judgement, fix),
         min_certainty=judgement.min_certainty,
         grounds=judgement.grounds,
     )
+
+
+_CAUSES: Final[tuple[Field, ...]] = (
+    "parallel.offload_optimizer",
+    "parallel.offload_params",
+    "rollout.sleep",
+    "data.workers",
+    "model.id",
+)
+
+
+def _list_causes(judgement: Judgement) -> tuple[Field, ...]:
+    """Return the fields that decide how much memory the phase needs, the most important first."""
+    if _is_loaded_by_every_rank(judgement):
+        return ("parallel.cpu_efficient_loading", *_CAUSES)
+    return (
+        ("checkpoint.state_dict", *_CAUSES) if reads_full_state_dict(judgement.run, judgement.phase.name) else _CAUSES
+    )
+
+
+def _is_loaded_by_every_rank(judgement: Judgement) -> bool:
+    """Return whether the model is loaded and a setting makes every rank read it."""
+    return judgement.phase.name == "load" and judgement.run.plan.parallel.cpu_efficient_loading is False
+
+
+def reads_full_state_dict(run: Run, phase: str) -> bool:
+    """Return whether a phase resumes from a full state dict under FSDP."""
+    return phase == "resume" and run.plan.parallel.strategy in FSDP and run.plan.checkpoint.state_dict == "full"
+
+
+SHARDED_REMEDY: Final = "save with SHARDED_STATE_DICT, which is read in parts"
+"""Remedy for a resume from a full state dict."""
+
+
+def _build_loading_fix(judgement: Judgement) -> Fix | None:
+    """Return the fix that lets one rank per node read the model, or None if the phase still does not fit with it."""
+    if not _is_loaded_by_every_rank(judgement):
+        return None
+    run = judgement.run
+    changes: dict[Field, Any] = {"parallel.cpu_efficient_loading": True}
+    after = judge(run.replace_fields(changes), "host", list_phases(run))
+    if after is None or after.verdict != "fits":
+        return None
+    return Fix("safe", format_changes(run, changes), changes)
 
 
 def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
@@ -99,8 +159,8 @@ _MAX_REMAINING_SHARE: Final = 0.95
 """Maximum need of the phase after a remedy, as a share of its need before, for the remedy to be suggested."""
 
 
-def _build_help(judgement: Judgement) -> str:
-    """Return the remedies for the phase.
+def _build_help(judgement: Judgement, fix: Fix | None) -> str:
+    """Return the remedies for the phase in addition to the fix.
 
     A change to the nodes, ranks, workers or a sleep option is suggested only if it lowers the peak enough on its own.
     """
@@ -116,8 +176,10 @@ def _build_help(judgement: Judgement) -> str:
         if _compute_remaining_share(judgement, run.build_scenario({fact: value})) < _MAX_REMAINING_SHARE
     ]
     remedies = [f"use {_join_alternatives(resources)}"] if resources else []
-    if judgement.run.plan.parallel.cpu_efficient_loading is False and judgement.phase.name == "load":
-        remedies.append("let one rank per node load the weights (`cpu_ram_efficient_loading`)")
+    if fix is None and _is_loaded_by_every_rank(judgement):
+        remedies.append(f"let one rank per node load the weights (`{run.spell_key('parallel.cpu_efficient_loading')}`)")
+    if reads_full_state_dict(judgement.run, judgement.phase.name):
+        remedies.append(SHARDED_REMEDY)
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
         remedies.append("load the weights directly onto the GPUs")
     if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):

@@ -50,6 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint_rules.releases.weights_only import STRICT_TORCH, VARIABLE, is_variable_set
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.findings.wording import format_changes
@@ -105,17 +106,14 @@ def check(run: Run) -> Iterator[Report]:
             "warning" if is_overwriting else "error",
             help="use `torch_legacy`, or ai2-olmo-core==0.1.0, which ai2-olmo 0.6.0 pins; both work with every release",
         )
-    if run.releases.is_stated("torch") and run.releases.is_at_least("torch", "2.6"):
+    if run.releases.is_stated("torch") and run.releases.is_at_least("torch", STRICT_TORCH):
         yield from _report_unreadable(run)
-
-
-_VARIABLE: Final = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 def _report_unreadable(run: Run) -> Iterator[Report]:
     """Yield a report if torch cannot read the checkpoints back, unless the job or a copy of OLMo allows it."""
     checkpoint = run.plan.checkpoint
-    if dict(run.plan.launch.environment or ()).get(_VARIABLE, "").lower() in ("1", "y", "yes", "true"):
+    if is_variable_set(run):
         return
     copy = run.main.evidence.vocabulary
     if copy is not None and copy.code.find_passed_values("load_state_dict", "load", "weights_only") == frozenset(
@@ -139,7 +137,7 @@ def _report_unreadable(run: Run) -> Iterator[Report]:
         f"{consequence}",
         run.find_place(*fields, _FIELD, "checkpoint.path"),
         severity,
-        help=f"set {_VARIABLE}=1 for the job if you trust its checkpoints, or use torch below 2.6",
+        help=f"set {VARIABLE}=1 for the job if you trust its checkpoints, or use torch below 2.6",
     )
 
 

@@ -94,8 +94,6 @@ def _parse_choice(value: Any, names: tuple[str, ...]) -> str | None:
     return text if text in names else {str(position): name for position, name in enumerate(names, 1)}.get(text)
 
 
-_POLICIES: Final = {"TRANSFORMER_BASED_WRAP": "block", "SIZE_BASED_WRAP": "size", "NO_WRAP": "root"}
-
 # The members of torch.distributed.fsdp.StateDictType, in order.
 _STATE_DICTS: Final = ("full_state_dict", "local_state_dict", "sharded_state_dict")
 
@@ -117,7 +115,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     is_offloaded = fsdp.read_fsdp_flag(config, "offload_params", False)
     yield from fsdp.yield_offload("cpu" if is_offloaded else "none", _find_fsdp_origin(config, "offload_params"))
     policy = fsdp.get_fsdp_setting(config, "auto_wrap_policy")
-    wrapping = "root" if policy is None else _POLICIES.get(str(policy).upper())
+    wrapping = "root" if policy is None else fsdp.POLICIES.get(str(policy).upper())
     if wrapping == "size" and fsdp.get_fsdp_setting(config, "min_num_params") == 0:
         wrapping = "root"
     yield "parallel.wrapping", wrapping, _find_fsdp_origin(config, "auto_wrap_policy")
@@ -229,7 +227,7 @@ _DEEPSPEED_KEYS: Final[Mapping[Field, str]] = {
 
 _FSDP_KEYS: Final[Mapping[Field, tuple[str, Mapping[Any, Any]]]] = {
     "checkpoint.state_dict": ("state_dict_type", {v: k for k, v in fsdp.STATE_DICTS.items()}),
-    "parallel.wrapping": ("auto_wrap_policy", {v: k for k, v in _POLICIES.items()}),
+    "parallel.wrapping": ("auto_wrap_policy", {v: k for k, v in fsdp.POLICIES.items()}),
     "parallel.offload_params": ("offload_params", {"cpu": True, "none": False}),
     "parallel.cpu_efficient_loading": ("cpu_ram_efficient_loading", {True: True, False: False}),
     "parallel.use_orig_params": ("use_orig_params", {True: True, False: False}),
@@ -322,7 +320,7 @@ def _list_sharding_keys() -> Mapping[Field, tuple[Route, ...]]:
 def _is_wrapping_blocks(config: Config) -> bool:
     """Return whether the launch uses FSDP and wraps each transformer layer."""
     policy = fsdp.get_fsdp_setting(config, "auto_wrap_policy")
-    return get_distributed_type(config) == "FSDP" and _POLICIES.get(str(policy).upper()) == "block"
+    return get_distributed_type(config) == "FSDP" and fsdp.POLICIES.get(str(policy).upper()) == "block"
 
 
 LENSES: Final = (

@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.axolotl.settings import get_fsdp_setting, read_integer
+from cfglint_train.frameworks.hf_trainer.fsdp import set_fsdp_flag
 from cfglint_train.frameworks.hf_trainer.wrapping import build_wrapping_lens
-from cfglint_train.frameworks.lens import Changes, Config, Triple, find_origin, is_before, parse_routes
+from cfglint_train.frameworks.lens import (
+    Changes,
+    Config,
+    Triple,
+    build_default_origin,
+    find_origin,
+    is_before,
+    parse_routes,
+)
 from cfglint_train.frameworks.lens_types import Custom
 
 
@@ -91,11 +100,24 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     offload = get_fsdp_setting(config, "offload_params") is True or "offload" in options
     yield "parallel.offload_params", "cpu" if offload else "none", origin
     yield "parallel.offload_optimizer", "cpu" if offload else "none", origin
-    is_by_size = get_fsdp_setting(config, "auto_wrap_policy") == "SIZE_BASED_WRAP"
-    yield "parallel.wrapping", "block" if _is_wrapping_blocks(config) else "size" if is_by_size else "root", origin
+    policy = get_fsdp_setting(config, "auto_wrap_policy")
+    wrapping = "block" if _is_wrapping_blocks(config) else "size" if policy == "SIZE_BASED_WRAP" else "root"
+    is_default = wrapping == "root" and policy is None
+    default_origin = build_default_origin(config, ("fsdp_config", "auto_wrap_policy"))
+    yield "parallel.wrapping", wrapping, default_origin if is_default else origin
     yield "parallel.cpu_efficient_loading", get_fsdp_setting(config, "cpu_ram_efficient_loading") is True, origin
     state = get_fsdp_setting(config, "state_dict_type") or "FULL_STATE_DICT"
     yield "checkpoint.state_dict", _STATE_DICTS.get(str(state)), origin
+
+
+def _has_prefix(config: Config) -> bool:
+    """Return whether new keys of `fsdp_config` have the prefix `fsdp_`.
+
+    Before 0.12.0, axolotl reads them only with the prefix (`utils/trainer.py`, setup_fsdp_envs).
+    """
+    section = config.get("fsdp_config")
+    is_used = isinstance(section, dict) and any(str(key).startswith("fsdp_") for key in section)
+    return is_before(config, "0.12.0") or is_used
 
 
 def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
@@ -105,6 +127,13 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
         return [Set((*config.root, "fsdp_config", "fsdp_state_dict_type" if has_prefix else "state_dict_type"), name)]
     if dict(changes) == {"parallel.sharding": "full_shard"} and read_fsdp_version(config) == 2:
         return [Set((*config.root, "fsdp_config", _find_resharding_key(config)), True)]
+    if dict(changes) == {"parallel.cpu_efficient_loading": True} and read_fsdp_version(config) is not None:
+        names = ("cpu_ram_efficient_loading", "sync_module_states")[: 2 if read_fsdp_version(config) == 1 else 1]
+        return [change for name in names for change in set_fsdp_flag(config, name, _has_prefix(config))]
+    if dict(changes) == {"parallel.wrapping": "block"} and read_fsdp_version(config) is not None:
+        has_prefix = _has_prefix(config)
+        name = "fsdp_auto_wrap_policy" if has_prefix else "auto_wrap_policy"
+        return [Set((*config.root, "fsdp_config", name), "TRANSFORMER_BASED_WRAP")]
     raise CannotEdit("FSDP settings of axolotl are not rewritten automatically")
 
 
@@ -115,10 +144,14 @@ FSDP_LENS: Final = Custom(
             (
                 "parallel.offload_params",
                 "parallel.offload_optimizer",
-                "parallel.wrapping",
-                "parallel.cpu_efficient_loading",
             ),
             parse_routes("fsdp_config", "fsdp"),
+        ),
+        "parallel.cpu_efficient_loading": parse_routes(
+            "fsdp_config.cpu_ram_efficient_loading", "fsdp_config.fsdp_cpu_ram_efficient_loading", "fsdp_config", "fsdp"
+        ),
+        "parallel.wrapping": parse_routes(
+            "fsdp_config.auto_wrap_policy", "fsdp_config.fsdp_auto_wrap_policy", "fsdp_config", "fsdp"
         ),
         "parallel.sharding": parse_routes(
             "fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward", "fsdp_config", "fsdp"

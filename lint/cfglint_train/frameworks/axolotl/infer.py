@@ -16,6 +16,7 @@ from cfglint_train.frameworks.hf_trainer.infer import (
     infer_plain_strategy,
     infer_published_quantization,
     infer_read_ahead,
+    infer_saved_gather,
     infer_tensor_parallelism,
     infer_zero,
 )
@@ -46,6 +47,7 @@ def infer(job: Job) -> None:
     infer_experts(job)
     infer_kept_inputs(job)
     infer_read_ahead(job)
+    infer_saved_gather(job)
     _infer_cast_experts(job)
     _infer_unpacked_experts(job)
     _infer_loading(job)

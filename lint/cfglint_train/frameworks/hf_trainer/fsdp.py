@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.documents.document import Route
+from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.lens import Config, Triple
-from cfglint_train.frameworks.lens_types import Custom, refuse_write
+from cfglint_train.frameworks.lens import Changes, Config, Triple, build_default_origin, refuse_override
+from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.loaders import ACCELERATE
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
@@ -87,7 +87,28 @@ def _list_fsdp_options(config: Config) -> list[str]:
 
 def is_wrapping_blocks(config: Config) -> bool:
     """Return whether the Trainer's own settings make FSDP wrap each transformer layer."""
-    return "auto_wrap" in _list_fsdp_options(config)
+    return bool(_list_fsdp_options(config)) and _get_wrapping(config) == "block"
+
+
+POLICIES: Final = {"TRANSFORMER_BASED_WRAP": "block", "SIZE_BASED_WRAP": "size", "NO_WRAP": "root"}
+"""Wrapping that each of accelerate's policies means."""
+
+
+def _has_section_defaults(config: Config) -> bool:
+    """Return whether the defaults are FSDP2 and a policy that wraps layers, as of transformers 5.10.
+
+    Up to 5.9, the defaults are FSDP1 and no policy (`training_args.py` of 5.9.0 and 5.10.1, _process_fsdp_args).
+    """
+    release = config.releases.get("transformers")
+    return release is not None and parse_release(release) >= parse_release("5.10")
+
+
+def _get_wrapping(config: Config) -> str | None:
+    if _has_section_defaults(config):
+        return POLICIES.get(str(get_fsdp_setting(config, "auto_wrap_policy") or "TRANSFORMER_BASED_WRAP"))
+    if "auto_wrap" not in _list_fsdp_options(config):
+        return "root"
+    return "size" if get_fsdp_setting(config, "min_num_params") else "block"
 
 
 def _read_fsdp(config: Config) -> Iterator[Triple]:
@@ -96,7 +117,8 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
         return
     origin = config.get_origin("fsdp")
     stated_version = get_fsdp_setting(config, "version")
-    version = 1 if stated_version is None else ACCELERATE.integer.read_or_none(stated_version)
+    default_version = 2 if _has_section_defaults(config) else 1
+    version = default_version if stated_version is None else ACCELERATE.integer.read_or_none(stated_version)
     if isinstance(config.get("fsdp_config"), str):  # a separate file
         yield "parallel.strategy", None, config.get_origin("fsdp_config")
         return
@@ -119,15 +141,50 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
         )
     yield from yield_sharding(sharding, version, origin)
     yield from yield_offload("cpu" if "offload" in options else "none", origin)
-    min_num_params = get_fsdp_setting(config, "min_num_params")
-    yield "parallel.wrapping", ("size" if min_num_params else "block") if is_wrapping_blocks(config) else "root", origin
+    wrapping = _get_wrapping(config)
+    is_default = wrapping == "root" and get_fsdp_setting(config, "auto_wrap_policy") is None
+    yield "parallel.wrapping", wrapping, build_default_origin(config, ("fsdp",)) if is_default else origin
     yield "parallel.use_orig_params", version == 2 or read_fsdp_flag(config, "use_orig_params", True), origin
     yield "parallel.cpu_efficient_loading", read_fsdp_flag(config, "cpu_ram_efficient_loading", False), origin
     # `state_dict_type` is read from the environment, not from the file.
     yield "checkpoint.state_dict", get_default_state_dict(version), origin
 
 
-FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, refuse_write)
+def set_fsdp_flag(config: Config, name: str, prefixed: bool = False) -> list[Change]:
+    """Return the edit that turns on a key of `fsdp_config`; `prefixed`: write a new key with the prefix `fsdp_`."""
+    is_prefixed = config.has("fsdp_config", f"fsdp_{name}") or (prefixed and not config.has("fsdp_config", name))
+    route = ("fsdp_config", f"fsdp_{name}" if is_prefixed else name)
+    refuse_override(config, route)
+    return [Set((*config.root, *route), True)]
+
+
+def _set_if_off(config: Config, name: str) -> list[Change]:
+    return [] if read_fsdp_flag(config, name, True) else set_fsdp_flag(config, name)
+
+
+def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
+    """Return the edits for loading on one rank or for the wrapping.
+
+    The wrapping is a policy in `fsdp_config`, or the option `auto_wrap` before transformers 5.10.
+    """
+    stated, wrapping = config.get("fsdp"), changes.get("parallel.wrapping")
+    if dict(changes) == {"parallel.cpu_efficient_loading": True} and not isinstance(config.get("fsdp_config"), str):
+        return [*set_fsdp_flag(config, "cpu_ram_efficient_loading"), *_set_if_off(config, "sync_module_states")]
+    if len(changes) == 1 and _has_section_defaults(config):
+        policy = next((policy for policy, meaning in POLICIES.items() if meaning == wrapping), None)
+        if policy is not None and not isinstance(config.get("fsdp_config"), str):
+            has_prefix = config.has("fsdp_config", "fsdp_auto_wrap_policy")
+            route = ("fsdp_config", "fsdp_auto_wrap_policy" if has_prefix else "auto_wrap_policy")
+            refuse_override(config, route)
+            return [Set((*config.root, *route), policy)]
+    elif dict(changes) == {"parallel.wrapping": "block"} and isinstance(stated, str | list):
+        refuse_override(config, ("fsdp",))
+        options = f"{stated} auto_wrap" if isinstance(stated, str) else [*stated, "auto_wrap"]
+        return [Set((*config.root, "fsdp"), options)]
+    raise CannotEdit("the other FSDP settings of the Trainer are not rewritten automatically")
+
+
+FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, _write_fsdp)
 """Lens of `fsdp` and `fsdp_config` in TrainingArguments."""
 
 

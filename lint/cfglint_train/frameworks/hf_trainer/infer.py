@@ -146,6 +146,19 @@ def _is_older_than_known(job: Job) -> bool:
     return not is_stated and package in job.releases.by_package and job.releases.find_candidates(package).is_outdated
 
 
+def infer_saved_gather(job: Job) -> None:
+    """Infer that ZeRO-3 copies the frozen weights to rank 0's host to save an adapter, as transformers 4 does.
+
+    It calls accelerate's get_state_dict; 5.0.0 is the first release that excludes frozen parameters (trainer.py,
+    save_model, of 4.57.6 and 5.0.0).
+    """
+    reading = job.plan
+    if reading.get("method.tuning") != "lora" or reading.get("parallel.zero_stage") != 3:
+        return
+    if job.releases.is_at_least("transformers", "5.0.0") is False or _is_older_than_known(job):
+        reading.infer("checkpoint.gathers_frozen", True, "transformers 4 gathers frozen weights at each save")
+
+
 def infer_tensor_parallelism(job: Job) -> None:
     """Infer how transformers' tensor-parallel plans split a model.
 
@@ -289,6 +302,7 @@ def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: 
     infer_experts(job)
     infer_kept_inputs(job)
     infer_read_ahead(job)
+    infer_saved_gather(job)
     fsdp.infer_fsdp(job)
     fsdp.infer_deferred_reduction(job)
     optimizers.infer_optimizer_state(job)

@@ -213,6 +213,7 @@ LENSES: Final = (
     FSDP_LENS,
     build_wrapping_lens(_wraps),
     argument(HF_ARGPARSER, "max_steps", "num_train_epochs", "learning_rate"),
+    _build_argument("num_train_epochs", "max_steps", "learning_rate"),
     _build_argument("save_strategy", *_SAVING),
     _build_argument("save_steps", *_SAVING),
     argument(HF_ARGPARSER, "save_total_limit", *_SAVING[2:]),
