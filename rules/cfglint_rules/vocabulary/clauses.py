@@ -19,8 +19,14 @@ from cfglint_rules.vocabulary.effect_by_release import (
 )
 from cfglint_rules.vocabulary.operators import RELATIONS, evaluate_test, list_relations
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import KeyOccurrence, find_added_setting, get_target_release, list_added_names
-from cfglint_rules.vocabulary.table import Clause, Row, TableKind, VocabularyTable, build_clause, load_table
+from cfglint_rules.vocabulary.survey import (
+    KeyOccurrence,
+    find_added_setting,
+    get_checked_keys,
+    get_target_release,
+    list_added_names,
+)
+from cfglint_rules.vocabulary.table import SHARED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
 from cfglint_rules.vocabulary.values import format_value
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
 from cfglint_train.findings.finding import SEVERITIES, Fix, Related, Report, Severity
@@ -105,7 +111,7 @@ def get_dotted_name(occurrence: KeyOccurrence) -> str:
 
 def _match_rows(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
     for row in rows:
-        if not _is_match(row, settings) or _is_changed_by_script(row, settings):
+        if not _is_match(row, settings) or _is_changed_by_script(row, settings) or not _is_reached(row, settings):
             continue
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
@@ -120,6 +126,17 @@ def _is_match(row: Row, settings: Settings) -> bool:
         and ("either" not in row or any(_check_tests(tests, settings) for tests in row["either"]))
         and ("each" not in row or bool(_list_given(row["each"], settings)))
         and ("also" not in row or _load_condition(row["also"], settings.config.framework)(settings.get_value))
+    )
+
+
+def _is_reached(row: Row, settings: Settings) -> bool:
+    """Return whether the program that reads the config passes the settings to the code that the clause is about."""
+    config, keys = settings.config, get_checked_keys(settings.config)
+    if keys is None:
+        return True
+    given_names = (name for name in _list_tested_names(row) if settings.get_value(name) is not MISSING)
+    return keys.has_trainer(config, SHARED in row) and all(
+        keys.is_parsed(config, name.partition(".")[0]) for name in given_names
     )
 
 

@@ -13,7 +13,7 @@ from json import loads
 
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.registry import list_frameworks
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ class Clause(Frozen):
     at: str | None
     """Setting that the finding points at if its place is known; in a companion, all runs then share one finding."""
 
+
+SHARED: Final = "shared"
+"""Mark of a clause in a file that the tables of several frameworks include: it is about the HF Trainer."""
 
 Row = Mapping[str, Any]
 """A clause as parsed from its file."""
@@ -124,4 +127,5 @@ def _load_rows(path: str) -> list[Row]:
         content = loads(file.read())
     rows: list[Row] = content["clauses"]
     folder = os.path.dirname(path)
-    return [*rows, *(row for shared in content.get("include", ()) for row in _load_rows(os.path.join(folder, shared)))]
+    shared_rows = (row for shared in content.get("include", ()) for row in _load_rows(os.path.join(folder, shared)))
+    return [*rows, *({**row, SHARED: True} for row in shared_rows)]

@@ -86,6 +86,8 @@ def _judge_all(config: Config) -> tuple[Verdict, ...]:
 def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Iterator[Verdict]:
     config, fact, status = occurrence.config, occurrence.fact, occurrence.status
     mutations = get_mutations(config)
+    if keys.is_declared(config, occurrence.route):
+        return
     if fact is None or status is None:
         effect = keys.get_vocabulary(config).find_effect(
             occurrence.parent, get_target_release(config).release, get_context(config)

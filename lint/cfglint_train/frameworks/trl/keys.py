@@ -18,6 +18,7 @@ from cfglint_train.frameworks.trl.settings import (
     COMMAND_PATTERN,
     COMMANDS,
     build_context,
+    find_own_trainer,
     find_trainer,
     find_trainer_by_keys,
     has_launcher_passthrough,
@@ -28,6 +29,7 @@ from cfglint_train.plan.certainty import Certainty, Ground
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
+    from cfglint_train.frameworks.trl.recipe_parser import RecipeReader
 
 _ANY_CONTEXT: Final = Context(entry=ANY_TRAINER)
 
@@ -189,6 +191,9 @@ class TrlKeys(ArgumentKeys):
             return effect  # argument classes reject unknown keywords
         if config.document.syntax == "shell":
             return self.determine_launch_effect(effect, config, release)
+        reader = _find_reader(config)
+        if reader is not None:
+            return "error" if reader.options.is_strict and _is_parser_strict(release) else "dropped"
         fact = self.get_vocabulary(config).find_fact(route, release, _ANY_CONTEXT)
         if (
             fact is not None
@@ -196,7 +201,7 @@ class TrlKeys(ArgumentKeys):
             and parse_release(release) < parse_release("0.29")
         ):
             return "dropped"  # the key belongs to another trainer; before 0.29, `trl` has one parser for all trainers
-        return "error" if _is_key_refused(config, str(route[0]), release) else "dropped"
+        return "error" if _is_key_refused(config, release) else "dropped"
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
         """Return the entry point and route of a setting that the launch passes in addition to a recipe.
@@ -231,9 +236,33 @@ class TrlKeys(ArgumentKeys):
         """Return whether a script with its own settings may read the recipe, because no TRL command starts it."""
         return self.can_be_read_by_user(config)
 
+    def has_trainer(self, config: Config, is_shared: bool) -> bool:
+        """Return whether the program that reads the recipe trains with TRL's trainer, or with one of transformers'."""
+        trainer = find_own_trainer(config)
+        return trainer is None or (is_shared and bool(trainer.base))
+
+    def is_parsed(self, config: Config, name: str) -> bool:
+        """Return whether a class of TRL or transformers that the program parses has a setting at any release."""
+        if _find_reader(config) is None:
+            return True
+        return self.get_vocabulary(config).find_fact((name,), config.release, build_context(config)) is not None
+
+    def is_declared(self, config: Config, route: Route) -> bool:
+        """Return whether a class of the repository declares a setting for the program that reads the recipe."""
+        reader = _find_reader(config)
+        return reader is not None and len(route) == 1 and route[0] in reader.options.own_names
+
+    def describe_parser(self, config: Config) -> str:
+        """Return the parser of the repository's program that reads the recipe, or an empty string if it is unknown."""
+        reader = _find_reader(config)
+        return "" if reader is None else reader.describe()
+
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Return whether a user's script may read the recipe: no TRL command or script is known to start it."""
-        return config.document.syntax != "python" and not list_trl_commands(config)
+        """Return whether a user's script with unknown settings of its own may read the recipe.
+
+        False if only TRL's commands and scripts are known to start it, or if the program's parser is known.
+        """
+        return _is_read_by_user(config) and _find_reader(config) is None
 
     def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
         """Return whether a script of the repository may declare the key itself.
@@ -245,10 +274,33 @@ class TrlKeys(ArgumentKeys):
 
     def can_accept_more(self, name: str, config: Config) -> bool:
         """Return whether a user's script may accept more loss types or attention implementations than TRL."""
-        return name in (_LOSS, _ATTENTION) and self.can_be_read_by_user(config)
+        return name in (_LOSS, _ATTENTION) and _is_read_by_user(config)
 
 
-def _is_key_refused(config: Config, name: str, release: str) -> bool:
+def _is_read_by_user(config: Config) -> bool:
+    """Return whether a user's script may read the configuration: no TRL command or script is known to start it."""
+    return config.document.syntax != "python" and not list_trl_commands(config)
+
+
+def _find_reader(config: Config) -> RecipeReader | None:
+    """Return the repository's programs that read a recipe, or None if they or their parsers are unknown."""
+    if config.document.syntax == "python" or not config.evidence.programs:
+        return None
+    from cfglint_train.frameworks.trl.recipe_parser import find_reader  # few recipes are read by other programs
+
+    return find_reader(config)
+
+
+def _is_parser_strict(release: str) -> bool:
+    """Return whether a script's `TrlParser` rejects unknown keys of a recipe unless the script configures it.
+
+    Up to 0.9.4 and from 0.13 to 0.18, it skipped them (sources: `_is_key_refused`).
+    """
+    key = parse_release(release)
+    return parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
+
+
+def _is_key_refused(config: Config, release: str) -> bool:
     """Return whether an unknown key of a recipe stops the run, for the commands and scripts that start it.
 
     The parser rejected such keys up to 0.12 and silently dropped them from 0.13 on. From 0.19 on, it rejects them again
@@ -259,11 +311,7 @@ def _is_key_refused(config: Config, name: str, release: str) -> bool:
     commands = list_trl_commands(config)
     key = parse_release(release)
     if not commands:
-        from cfglint_train.frameworks.trl.recipe_parser import is_unknown_everywhere  # few recipes have such a key
-
-        # Another script may have the key as its own setting. Up to 0.9.4, TRL's parser skipped unknown keys.
-        is_strict = parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
-        return is_strict and is_unknown_everywhere(config, name)
+        return False  # a script with unknown classes may have the key as its own setting
     if key < parse_release("0.13"):
         return True
     if key < parse_release("0.18"):

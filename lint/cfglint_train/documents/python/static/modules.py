@@ -22,6 +22,7 @@ _MAX_FOLDERS_ABOVE: Final = 4
 """Number of folders in which modules are searched: the script's own and those above it."""
 _MAX_DEPTH: Final = 5
 """Maximum length of a chain of functions that pass an argument on."""
+_ENDINGS: Final = (".py", "/__init__.py")
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -29,12 +30,14 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 def find_module(document: PythonScript, module: str) -> PythonScript | None:
     """Return a module of the repository that a script imports, or None if it cannot be found or parsed.
 
-    An absolute import is looked up in the script's folder and the folders above it.
+    An absolute import is looked up in the script's folder, in the folders above it, and in a folder `src` of each.
     """
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)
     path = module_name.replace(".", "/")
-    for candidate in _list_candidates(document, (f"{path}.py", f"{path}/__init__.py"), up, module.startswith(".")):
+    is_relative = module.startswith(".")
+    paths = [f"{folder}{path}{ending}" for folder in ("", "src/")[: 1 if is_relative else 2] for ending in _ENDINGS]
+    for candidate in _list_candidates(document, paths, up, is_relative):
         try:
             return PythonScript(candidate, regular_files.read(candidate))
         except (OSError, DocumentError, ValueError):
