@@ -127,7 +127,8 @@ class Workspace:
             return False
         names = (name for name in self.documents.candidates[path] if not frameworks.load(name).is_companion)
         roles = (None, "unread", "other", "handed") if document.syntax == "python" else (None, "unread")
-        return any(match.role in roles for name in names for match in frameworks.recognise(name, document))
+        matches = [match for name in names for match in frameworks.recognise(name, document)]
+        return any(match.role in roles for match in matches or self._identify_framework(document)[2])
 
     def _recognise(self, document: Document) -> list[Config]:
         best: tuple[int, str, list[frameworks.RecognisedConfig]] = (0, "", [])
@@ -164,7 +165,7 @@ class Workspace:
                 self.documents.skip(document.path, matches[0].reason, document.source)
             return []
         framework.prepare(document)
-        role: Role = "companion" if framework.is_companion else "main"
+        role: Role = "main" if framework.is_run(document) else "companion"
         overrides = self.statements.parse_overrides(framework)
         statements = self._collect_release_statements(framework, document)
         configs = [
@@ -209,7 +210,7 @@ class Workspace:
         Return its score, name and match, or (0, "", []).
         """
         names = self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ()
-        candidates = [name for name in names if list_frameworks()[name].training_pattern is not None]
+        candidates = [name for name in names if not frameworks.load(name).is_companion]
         if not candidates:
             return 0, "", []
         from cfglint_train.launches.framework_by_command import identify_framework  # most files are recognised by keys
@@ -275,7 +276,7 @@ class Workspace:
             if place not in self._templates:
                 self._templates[place] = Template(config, self.scripts)
             evidence = evidence._replace(mutations=self._templates[place])
-            if config.role == "main":
+            if not frameworks.load(config.framework).is_companion:
                 evidence = evidence._replace(programs=find_consumers(document.path, self.scripts))
         config.evidence = evidence
         if not self.upstream:

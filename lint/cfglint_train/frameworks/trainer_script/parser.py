@@ -24,7 +24,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.keys import UnparsedOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.class_sources import PACKAGES, ClassSource, find_class, walk_bases
-from cfglint_train.frameworks.trainer_script.facts import find_full_name
+from cfglint_train.frameworks.trainer_script.facts import count_targets, find_full_name
 from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_CONFIGS, PARSERS
 from cfglint_train.frameworks.trl.clues import ANY_TRAINER
 from cfglint_train.plan.origin import Place
@@ -67,6 +67,13 @@ class ParserOptions(Frozen):
         """Return the context in which a package's vocabulary has the options of its classes and no others."""
         return Context(definitions=tuple(sorted(name for owner, name in self.definitions if owner == package)))
 
+    def has(self, name: str) -> bool:
+        """Return whether a class has an option in any release."""
+        return name in self.own_names or any(
+            vocabulary.find_fact((name,), vocabulary.newest, context) is not None
+            for vocabulary, context in self.list_vocabularies()
+        )
+
     def list_vocabularies(self) -> list[tuple[Vocabulary, Context]]:
         """Return the vocabularies of the packages' classes, each with its context."""
         return [
@@ -80,7 +87,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
     Yield nothing if some options of the parser are unknown.
     """
     options = find_options(config)
-    if options is None or not options.is_strict:
+    if options is None or not options.is_strict or not config.document.find_calls(*_PARSE_METHODS):  # type: ignore[attr-defined]
         return
     name = os.path.basename(config.document.path)
     for script, number in config.launches:
@@ -127,7 +134,36 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
         if class_options is None:
             return None
         options |= class_options
-    return options if classes else None
+    counts = {count_targets(document, call) for call in document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)} - {0}
+    return options if classes and counts <= {len(classes)} else None
+
+
+def read_file_options(document: PythonScript) -> ParserOptions | None:
+    """Return the keys of the settings file that a script's parser reads from its first word, or None if unknown.
+
+    Every release rejects other keys unless the script passes `allow_extra_keys` (transformers 4.26.1 to 5.23.0
+    hf_argparser.py, parse_dict).
+    """
+    calls = document.find_calls(*_SETTINGS_METHODS)
+    if not calls or not all(any(map(_is_first_word, ast.walk(call))) for call in calls):
+        return None
+    options = read_parser_options(document)
+    keywords = [keyword for call in calls for keyword in call.keywords if keyword.arg not in ("json_file", "yaml_file")]
+    is_extensible = any(len(call.args) > 1 for call in calls) or any(
+        not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False) for keyword in keywords
+    )
+    return None if options is None else options._replace(is_strict=not is_extensible)
+
+
+def _is_first_word(node: ast.AST) -> bool:
+    """Return whether an expression is `sys.argv[1]`."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "argv"
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == 1
+    )
 
 
 def _is_strict(document: PythonScript, parser_call: ast.Call) -> bool | None:

@@ -123,6 +123,22 @@ class ArgumentKeys(Keys):
 
         return explain_refused_argument(config, str(route[0]))
 
+    def is_declared(self, config: Config, route: Route) -> bool:
+        """Return whether a class of the repository declares a setting for the program that reads the recipe."""
+        reader = find_settings_reader(config)
+        return reader is not None and reader.is_declared(route)
+
+    def describe_parser(self, config: Config) -> str:
+        """Return the parser of the repository's program that reads the recipe, or an empty string if it is unknown."""
+        reader = find_settings_reader(config)
+        return "" if reader is None else reader.describe()
+
+    def is_parsed(self, config: Config, name: str) -> bool:
+        """Return whether a class of TRL or transformers that the program parses has a setting at any release."""
+        if find_settings_reader(config) is None:
+            return True
+        return self.get_vocabulary(config).find_fact((name,), config.release, self.build_context(config)) is not None
+
     def list_routes(self, name: str) -> tuple[Route, ...]:
         """Return the routes of a setting; a key in `fsdp_config` has a second route, with the prefix `fsdp_`."""
         return list_fsdp_routes(name)
@@ -191,9 +207,9 @@ class TrlKeys(ArgumentKeys):
             return effect  # argument classes reject unknown keywords
         if config.document.syntax == "shell":
             return self.determine_launch_effect(effect, config, release)
-        reader = _find_reader(config)
+        reader = find_settings_reader(config)
         if reader is not None:
-            return "error" if reader.options.is_strict and _is_parser_strict(release) else "dropped"
+            return reader.find_effect(release)
         fact = self.get_vocabulary(config).find_fact(route, release, _ANY_CONTEXT)
         if (
             fact is not None
@@ -241,28 +257,12 @@ class TrlKeys(ArgumentKeys):
         trainer = find_own_trainer(config)
         return trainer is None or (is_shared and bool(trainer.base))
 
-    def is_parsed(self, config: Config, name: str) -> bool:
-        """Return whether a class of TRL or transformers that the program parses has a setting at any release."""
-        if _find_reader(config) is None:
-            return True
-        return self.get_vocabulary(config).find_fact((name,), config.release, build_context(config)) is not None
-
-    def is_declared(self, config: Config, route: Route) -> bool:
-        """Return whether a class of the repository declares a setting for the program that reads the recipe."""
-        reader = _find_reader(config)
-        return reader is not None and len(route) == 1 and route[0] in reader.options.own_names
-
-    def describe_parser(self, config: Config) -> str:
-        """Return the parser of the repository's program that reads the recipe, or an empty string if it is unknown."""
-        reader = _find_reader(config)
-        return "" if reader is None else reader.describe()
-
     def can_be_read_by_user(self, config: Config) -> bool:
         """Return whether a user's script with unknown settings of its own may read the recipe.
 
         False if only TRL's commands and scripts are known to start it, or if the program's parser is known.
         """
-        return _is_read_by_user(config) and _find_reader(config) is None
+        return _is_read_by_user(config) and find_settings_reader(config) is None
 
     def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
         """Return whether a script of the repository may declare the key itself.
@@ -282,22 +282,13 @@ def _is_read_by_user(config: Config) -> bool:
     return config.document.syntax != "python" and not list_trl_commands(config)
 
 
-def _find_reader(config: Config) -> RecipeReader | None:
-    """Return the repository's programs that read a recipe, or None if they or their parsers are unknown."""
+def find_settings_reader(config: Config) -> RecipeReader | None:
+    """Return the repository's programs that read a settings file, or None if they or their parsers are unknown."""
     if config.document.syntax == "python" or not config.evidence.programs:
         return None
     from cfglint_train.frameworks.trl.recipe_parser import find_reader  # few recipes are read by other programs
 
     return find_reader(config)
-
-
-def _is_parser_strict(release: str) -> bool:
-    """Return whether a script's `TrlParser` rejects unknown keys of a recipe unless the script configures it.
-
-    Up to 0.9.4 and from 0.13 to 0.18, it skipped them (sources: `_is_key_refused`).
-    """
-    key = parse_release(release)
-    return parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
 
 
 def _is_key_refused(config: Config, release: str) -> bool:

@@ -7,14 +7,15 @@ that are names of options, and `env`; `--config` precedes the file).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-from cfglint_schemas.status import Context
-from cfglint_train.documents.document import Document
+from cfglint_train.documents.document import Route
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.names import PARSERS
-from cfglint_train.frameworks.trainer_script.parser import ParserOptions, read_parser_options
+from cfglint_train.frameworks.trainer_script.parser import ParserOptions, read_file_options, read_parser_options
 from cfglint_train.frameworks.trainer_script.trainer_calls import TrainerCall, find_trainer_call
 
 
@@ -25,11 +26,20 @@ class RecipeReader(Frozen):
     """File names of the programs."""
     options: ParserOptions
     """Options of their parsers; a key is unknown if no parser has it."""
+    is_strict_at: Callable[[str], bool]
+    """Predicate: the parsers reject unknown keys at a release of TRL."""
 
-    def build_context(self) -> Context:
-        """Return the context in which TRL's vocabulary has the keys of the parsers' classes and no others."""
-        classes = ParserOptions(definitions=frozenset(("trl", name) for _, name in self.options.definitions))
-        return classes.build_context("trl")
+    def list_definitions(self) -> tuple[str, ...]:
+        """Return the classes of TRL and transformers that the parsers fill."""
+        return tuple(sorted({name for _, name in self.options.definitions}))
+
+    def is_declared(self, route: Route) -> bool:
+        """Return whether a class of the repository declares a setting."""
+        return len(route) == 1 and route[0] in self.options.own_names
+
+    def find_effect(self, release: str) -> str:
+        """Return the effect of an unknown key: "error" or "dropped"."""
+        return "error" if self.options.is_strict and self.is_strict_at(release) else "dropped"
 
     def describe(self) -> str:
         """Return the parser as messages name it."""
@@ -45,20 +55,38 @@ def find_reader(config: Config) -> RecipeReader | None:
 
 
 def _find_reader(config: Config) -> RecipeReader | None:
-    options, names = ParserOptions(), dict[str, None]()
+    options, names, are_files = ParserOptions(), dict[str, None](), set[bool]()
     for program, option in config.evidence.programs if config.evidence.vocabulary is None else ():
-        read_options = _read_recipe_options(program) if option == "--config" else None
-        if program is None or read_options is None:
+        if not isinstance(program, PythonScript) or option not in ("", "--config"):
+            return None
+        read_options = _read_recipe_options(program) if option else read_file_options(program)
+        if read_options is None:
             return None
         options |= read_options
         names[os.path.basename(program.path)] = None
-    return RecipeReader(tuple(names), options) if names else None
+        are_files.add(not option)
+    return (
+        RecipeReader(tuple(names), options, _is_strict_at if False in are_files else _is_always_strict)
+        if names
+        else None
+    )
 
 
-def _read_recipe_options(program: Document | None) -> ParserOptions | None:
+def _is_strict_at(release: str) -> bool:
+    """Return whether `TrlParser` rejects unknown keys of a recipe unless the script configures it.
+
+    Up to 0.9.4 and from 0.13 to 0.18, it skipped them.
+    """
+    key = parse_release(release)
+    return parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
+
+
+def _is_always_strict(_: str) -> bool:
+    return True
+
+
+def _read_recipe_options(program: PythonScript) -> ParserOptions | None:
     """Return the options of a program's parser, or None unless it reads a recipe."""
-    if not isinstance(program, PythonScript):
-        return None
     parser_calls = program.find_calls(PARSERS[0])
     others = [keyword.arg for call in parser_calls for keyword in call.keywords if keyword.arg != "dataclass_types"]
     if (

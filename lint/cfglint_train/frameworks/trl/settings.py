@@ -148,7 +148,7 @@ def _build_context(config: Config) -> Context:
         from cfglint_train.frameworks.trl.recipe_parser import find_reader
 
         reader = find_reader(config)
-        definitions = None if reader is None else reader.build_context().definitions
+        definitions = None if reader is None else reader.list_definitions()
     return Context(
         entry=find_trainer(config) or ANY_TRAINER,
         definitions=definitions,

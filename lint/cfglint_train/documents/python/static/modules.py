@@ -10,11 +10,12 @@ import ast
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from cfglint_train.documents.document import DocumentError
+from cfglint_train.documents.document import Document, DocumentError
 from cfglint_train.documents.json import JsonDocument
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.mappings import METHODS
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
@@ -45,14 +46,15 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
     return None
 
 
-def find_json_file(document: PythonScript, path: str) -> JsonDocument | None:
-    """Return a JSON file that a script names, or None if it cannot be found or parsed.
+def find_settings_file(document: PythonScript, path: str) -> Document | None:
+    """Return a JSON or YAML file that a script names, or None if it cannot be found or parsed.
 
     The path is resolved against the script's folder and the folders above it.
     """
+    parse = JsonDocument if path.endswith(".json") else YamlDocument
     for candidate in _list_candidates(document, (path,), 0, is_fixed=False):
         try:
-            return JsonDocument(candidate, regular_files.read(candidate))
+            return parse(candidate, regular_files.read(candidate))
         except (OSError, DocumentError, ValueError):
             continue
     return None
