@@ -24,6 +24,7 @@ from cfglint_rules.vocabulary.survey import (
     find_added_setting,
     get_checked_keys,
     get_target_release,
+    is_unused_default,
     list_added_names,
 )
 from cfglint_rules.vocabulary.table import SHARED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
@@ -130,13 +131,20 @@ def _is_match(row: Row, settings: Settings) -> bool:
 
 
 def _is_reached(row: Row, settings: Settings) -> bool:
-    """Return whether the program that reads the config passes the settings to the code that the clause is about."""
+    """Return whether the settings of the config reach the code that the clause is about.
+
+    A program may parse other classes, or have a trainer of its own. The default of a script's option reaches it only if
+    a known launch uses the default.
+    """
     config, keys = settings.config, get_checked_keys(settings.config)
     if keys is None:
         return True
-    given_names = (name for name in _list_tested_names(row) if settings.get_value(name) is not MISSING)
-    return keys.has_trainer(config, SHARED in row) and all(
-        keys.is_parsed(config, name.partition(".")[0]) for name in given_names
+    given_names = [name for name in _list_tested_names(row) if settings.get_value(name) is not MISSING]
+    routes = [route for name in given_names if (route := settings.find_route(name)) is not None]
+    return (
+        keys.has_trainer(config, SHARED in row)
+        and all(keys.is_parsed(config, name.partition(".")[0]) for name in given_names)
+        and not any(is_unused_default(config, route) for route in routes)
     )
 
 

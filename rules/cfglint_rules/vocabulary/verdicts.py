@@ -13,6 +13,7 @@ from cfglint_rules.vocabulary.survey import (
     get_context,
     get_target_release,
     get_vocabulary,
+    is_unused_default,
     list_key_occurrences,
 )
 from cfglint_rules.vocabulary.values import Schema, list_enum_words
@@ -97,7 +98,7 @@ def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Ite
             yield unknown_verdict
     elif status.kind == PRESENT:
         schema = find_expected_schema(occurrence, keys)
-        if schema is not None:
+        if schema is not None and not is_unused_default(config, occurrence.route):
             yield Verdict("misfit", occurrence, status, schema)
         newest_status = (
             _find_refusal_in_newest(occurrence, newest)
