@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import Context, Status
@@ -77,6 +77,10 @@ class UserPrograms:
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
         """Yield the options of launches that a user's own parser rejects, if all options of the parser are known."""
         return iter(())
+
+    def list_unread_settings(self, config: Config) -> Mapping[str, tuple[str, str]]:
+        """Return the settings that the user's program parses and passes to nothing, with the reason and a remedy."""
+        return {}
 
     def explain_refused_argument(self, config: Config, route: Route) -> str:
         """Return why a script's call does not accept a new argument, or an empty string if it does."""

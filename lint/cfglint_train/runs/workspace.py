@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from cfglint_train.documents.document import Document, Route
+from cfglint_train.documents.document import MISSING, Document, Route
 from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.lens import Config, Role
+from cfglint_train.frameworks.lens import Config, Override, Role
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.hardware.catalogue import build_hardware
 from cfglint_train.launches.consumers import find_consumers
@@ -289,6 +289,7 @@ class Workspace:
         if caller_launch is not None:
             main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
             main.launch_overrides, main.launches = caller_launch.launch_overrides, caller_launch.invocations
+        main = _ignore_unread_settings(main)
         main = merge_section_files(main, self.sources, self.repositories)
         companions_by_launcher = [
             self._find_companions(main, item) for item in (launch.launchers if launch is not None else (None,))
@@ -560,3 +561,13 @@ def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:
     from cfglint_train.launches.merged_launch import merge_launches
 
     return merge_launches(launches)
+
+
+def _ignore_unread_settings(main: Config) -> Config:
+    """Return a config without the settings that the program that reads it passes to nothing."""
+    keys = frameworks.get_keys(main) if main.document.syntax != "python" else None
+    unread = {} if keys is None else keys.list_unread_settings(main)
+    if not unread:
+        return main
+    ignored = {(name,): Override(MISSING, Origin("inferred", note=reason)) for name, (reason, _) in unread.items()}
+    return main.replace(overrides={**main.overrides, **ignored})

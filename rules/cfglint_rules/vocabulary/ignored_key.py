@@ -43,10 +43,12 @@ from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get
 from cfglint_rules.vocabulary.table import Clause, load_table
 from cfglint_rules.vocabulary.verdicts import list_judged_keys, list_verdicts
 from cfglint_schemas.status import Status, split_route
-from cfglint_train.documents.document import Change, Delete
+from cfglint_train.documents.document import MISSING, Change, Delete
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.lens import format_route
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True)
@@ -70,6 +72,37 @@ def check(run: Run) -> Iterator[Report]:
             is_reportable = occurrence.value not in (None, default) and get_dotted_name(occurrence) not in reported
             if is_reportable and not is_parser_default(config, occurrence.route):
                 yield _report_unread(occurrence, status)
+        yield from _report_unread_by_program(config)
+
+
+def _report_unread_by_program(config: Config) -> Iterator[Report]:
+    """Yield a report for each setting that the user's program parses and passes to nothing.
+
+    A setting may be in the file or in an option of a launch. All runs of a script share the launch, so only the first
+    run of a script yields reports.
+    """
+    keys = get_checked_keys(config)
+    if keys is None or (config.document.syntax == "python" and config.root != (0,)):
+        return
+    for name, (reason, remedy) in keys.list_unread_settings(config).items():
+        places = (
+            []
+            if config.document.syntax == "python"
+            else [(config.find_place(name), config.document.get_value((name,)))]
+        )
+        places += _list_launch_options(config, name)
+        for place, value in places:
+            if place is not None and value not in (None, False, MISSING, "false", "False", "no", "0"):
+                yield Report(f"`{name}` has no effect: {reason}", place, "warning", help=remedy)
+
+
+def _list_launch_options(config: Config, name: str) -> Iterator[tuple[Place, Any]]:
+    """Yield the options that set a setting in the launches of a config, each with its place and text."""
+    for script, number in config.launches:
+        invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
+        for entry in invocation.entries if invocation is not None else ():
+            if (entry.name or "").removeprefix("--").replace("-", "_") == name:
+                yield Place(script, entry.key.span), script.build_value(entry.value)
 
 
 def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:

@@ -155,6 +155,23 @@ def read_file_options(document: PythonScript) -> ParserOptions | None:
     return None if options is None else options._replace(is_strict=not is_extensible)
 
 
+def list_parsed_objects(document: PythonScript) -> list[tuple[str, ast.expr]]:
+    """Return the names to which a script assigns the objects of its only parser, each with the class's expression.
+
+    Return [] if the script has several parsers, or assigns the objects in different ways.
+    """
+    parser_calls, calls = document.find_calls(*PARSERS), document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)
+    classes = _list_classes(parser_calls[0]) if len(parser_calls) == 1 else []
+    targets = {
+        tuple(name.id if isinstance(name, ast.Name) else "" for name in getattr(target, "elts", ()))
+        for node in document.list_nodes(ast.Assign)
+        if node.value in calls
+        for target in node.targets
+    }
+    names = targets.pop() if len(targets) == 1 else ()
+    return list(zip(names, classes, strict=True)) if classes and len(names) == len(classes) and all(names) else []
+
+
 def _is_first_word(node: ast.AST) -> bool:
     """Return whether an expression is `sys.argv[1]`."""
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
 from cfglint_schemas.fact import KeyFact
@@ -122,6 +123,10 @@ class ArgumentKeys(Keys):
         from cfglint_train.frameworks.trainer_script.arguments import explain_refused_argument
 
         return explain_refused_argument(config, str(route[0]))
+
+    def list_unread_settings(self, config: Config) -> Mapping[str, tuple[str, str]]:
+        """Return the fields of `ModelConfig` that every program of the configuration parses and passes to nothing."""
+        return config.compute_once(_list_unread_settings)
 
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a class of the repository declares a setting for the program that reads the recipe."""
@@ -280,6 +285,29 @@ class TrlKeys(ArgumentKeys):
 def _is_read_by_user(config: Config) -> bool:
     """Return whether a user's script may read the configuration: no TRL command or script is known to start it."""
     return config.document.syntax != "python" and not list_trl_commands(config)
+
+
+def _list_unread_settings(config: Config) -> Mapping[str, tuple[str, str]]:
+    """Return the settings that no program of a configuration reads, each with the reason and a remedy."""
+    document = config.document
+    is_script = document.syntax == "python"
+    programs = {id(program): program for program, _ in config.evidence.programs} if not is_script else {0: document}
+    if not programs or (not is_script and find_settings_reader(config) is None):
+        return {}
+    from cfglint_train.documents.python.script import PythonScript
+    from cfglint_train.frameworks.trainer_script.unread_settings import REMEDIES, find_unread_settings
+
+    names = [
+        set(find_unread_settings(program)) if isinstance(program, PythonScript) else set()
+        for program in programs.values()
+    ]
+    files = " and ".join(f"`{os.path.basename(program.path)}`" for program in programs.values() if program is not None)
+    verb = "parse it and pass" if len(programs) > 1 else "parses it and passes"
+    return {
+        name: (f"{files} {verb} it to nothing", REMEDIES[name])
+        for name in REMEDIES
+        if all(name in unread_names for unread_names in names)
+    }
 
 
 def find_settings_reader(config: Config) -> RecipeReader | None:
