@@ -5,6 +5,9 @@ Reports keys that the target release never reads, and keys that have no effect i
 configuration. Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section
 that the Trainer does not pass on.
 
+In a TRL recipe or a launch, it also reports options of `ModelConfig` that the repository's program parses and passes to
+nothing: `use_peft`, `load_in_4bit`, `load_in_8bit` and `attn_implementation`.
+
 The finding is a warning if the run lacks something that you evidently wanted, otherwise an info.
 
 ## Why is this bad?
@@ -43,10 +46,10 @@ from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get
 from cfglint_rules.vocabulary.table import Clause, load_table
 from cfglint_rules.vocabulary.verdicts import list_judged_keys, list_verdicts
 from cfglint_schemas.status import Status, split_route
-from cfglint_train.documents.document import MISSING, Change, Delete
+from cfglint_train.documents.document import Change, Delete, Document, Entry
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
@@ -85,24 +88,21 @@ def _report_unread_by_program(config: Config) -> Iterator[Report]:
     if keys is None or (config.document.syntax == "python" and config.root != (0,)):
         return
     for name, (reason, remedy) in keys.list_unread_settings(config).items():
-        places = (
-            []
-            if config.document.syntax == "python"
-            else [(config.find_place(name), config.document.get_value((name,)))]
-        )
-        places += _list_launch_options(config, name)
-        for place, value in places:
-            if place is not None and value not in (None, False, MISSING, "false", "False", "no", "0"):
+        entry = None if config.document.syntax == "python" else config.get_entry(name)
+        settings = [] if entry is None else [(config.document, entry)]
+        for document, stated in (*settings, *_list_launch_options(config, name)):
+            if document.build_value(stated.value) not in (None, False, "false", "False", "no", "0"):
+                place = Place(document, stated.key.span)
                 yield Report(f"`{name}` has no effect: {reason}", place, "warning", help=remedy)
 
 
-def _list_launch_options(config: Config, name: str) -> Iterator[tuple[Place, Any]]:
-    """Yield the options that set a setting in the launches of a config, each with its place and text."""
+def _list_launch_options(config: Config, name: str) -> Iterator[tuple[Document, Entry]]:
+    """Yield the options that set a setting in the launches of a config, each with its script."""
     for script, number in config.launches:
         invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
         for entry in invocation.entries if invocation is not None else ():
             if (entry.name or "").removeprefix("--").replace("-", "_") == name:
-                yield Place(script, entry.key.span), script.build_value(entry.value)
+                yield script, entry
 
 
 def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:

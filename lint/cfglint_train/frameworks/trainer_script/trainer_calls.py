@@ -14,12 +14,12 @@ from cfglint_train.frameworks.trainer_script.facts import find_full_name
 from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
 
 _PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
-_STEP_METHODS: Final = frozenset((
-    "compute_loss", "_compute_loss", "training_step", "get_batch_loss_metrics", "concatenated_forward",
+_DECISIVE_METHODS: Final = frozenset((
+    "__init__", "compute_loss", "_compute_loss", "training_step", "get_batch_loss_metrics", "concatenated_forward",
     "_get_per_token_logps", "_get_per_token_logps_and_entropies", "_prepare_inputs",
     "_generate_and_score_completions",
 ))  # fmt: skip
-"""Methods of a trainer that determine the contents and the memory of a step."""
+"""Methods of a trainer that check its settings, or determine the contents and the memory of a step."""
 
 
 class TrainerCall(Frozen):
@@ -40,17 +40,21 @@ class TrainerCall(Frozen):
 def find_trainer_call(program: PythonScript) -> TrainerCall | None:
     """Return the trainer that a program creates, or None if it creates none, or trainers of different kinds.
 
-    A class counts as a trainer if its name ends with `Trainer` and the call passes `args`.
+    A class counts as a trainer if the call passes `args`, and if its name ends with `Trainer` or it derives from a
+    trainer of TRL or transformers.
     """
-    calls = [call for call in program.list_nodes(ast.Call) if get_callee_name(call).endswith("Trainer")]
+    calls = [call for call in program.list_nodes(ast.Call) if any(keyword.arg == "args" for keyword in call.keywords)]
     trainers = [
-        _resolve_trainer(program, call) for call in calls if any(keyword.arg == "args" for keyword in call.keywords)
+        trainer
+        for call in calls
+        if ((trainer := resolve_trainer(program, call)) is not None and trainer.base)
+        or get_callee_name(call).endswith("Trainer")
     ]
     first = trainers[0] if trainers else None
     return first if all(item is not None and first is not None and item.is_like(first) for item in trainers) else None
 
 
-def _resolve_trainer(program: PythonScript, call: ast.Call) -> TrainerCall | None:
+def resolve_trainer(program: PythonScript, call: ast.Call) -> TrainerCall | None:
     """Return the trainer that a call creates, or None if its class or a base class cannot be found."""
     name, is_changed = get_callee_name(call), False
     source = find_class(program, call.func)
@@ -67,10 +71,14 @@ def _resolve_trainer(program: PythonScript, call: ast.Call) -> TrainerCall | Non
 
 
 def _is_changing(node: ast.ClassDef) -> bool:
-    """Return whether a class replaces the checks or the steps of the trainer that it derives from."""
-    methods = {item.name: item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    initializer = methods.get("__init__")
-    is_unchecked = initializer is not None and not any(
-        isinstance(item, ast.Attribute) and item.attr == "__init__" for item in ast.walk(initializer)
-    )
-    return is_unchecked or not _STEP_METHODS.isdisjoint(methods)
+    """Return whether a class replaces the checks or the steps of the trainer that it derives from.
+
+    A method that calls the method of the same name in the base class only adds to it.
+    """
+    methods = [item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return any(item.name in _DECISIVE_METHODS and not _calls_base(item) for item in methods)
+
+
+def _calls_base(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    attributes = (item for item in ast.walk(method) if isinstance(item, ast.Attribute) and item.attr == method.name)
+    return any(not (isinstance(item.value, ast.Name) and item.value.id == "self") for item in attributes)

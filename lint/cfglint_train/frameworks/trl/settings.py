@@ -69,7 +69,8 @@ def find_trainer(config: Config) -> str | None:
 
 def _find_trainer(config: Config) -> str | None:
     if config.document.syntax == "python":
-        return find_trainer_by_keys(config.document, config.root)
+        is_own = find_own_trainer(config) is not None
+        return None if is_own else find_trainer_by_keys(config.document, config.root)
     if config.evidence.programs:
         from cfglint_train.frameworks.trl.recipe_parser import find_program_trainer, find_reader
 
@@ -88,8 +89,13 @@ def _find_trainer(config: Config) -> str | None:
 
 
 def find_own_trainer(config: Config) -> TrainerCall | None:
-    """Return the repository's own trainer if the program that reads a recipe creates one, or None."""
-    if config.document.syntax == "python" or not config.evidence.programs:
+    """Return the repository's own trainer if a script, or the program that reads a recipe, creates one, or None."""
+    if config.document.syntax == "python":
+        from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
+
+        node = config.get_node()
+        return node.changed_trainer if isinstance(node, ScriptSettings) else None
+    if not config.evidence.programs:
         return None
     from cfglint_train.frameworks.trl.recipe_parser import find_program_trainer  # few recipes are read by programs
 
