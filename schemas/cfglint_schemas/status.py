@@ -22,6 +22,8 @@ class Context(Frozen):
 
     entry: str | None = None
     """Entry point or command, or None for the framework's default one."""
+    definitions: tuple[str, ...] | None = None
+    """Definitions whose keys the program accepts at the top level, or None for those of the entry point."""
     plugins: tuple[str, ...] | None = None
     """Plugins that the configuration loads, as written there, or None if unknown."""
     settings: Mapping[str, Any] | None = None

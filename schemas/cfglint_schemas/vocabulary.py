@@ -124,13 +124,15 @@ class Vocabulary(KeyFactSource):
 
     def list_mappings(self, release: str, context: Context = UNKNOWN) -> list[Route]:
         """Return the routes of the mappings that have keys at a release, from the root to the deepest."""
-        key = (release, context.entry, context.plugins)
+        key = (release, context.entry, context.definitions, context.plugins)
         if key not in self._mappings:
             routes = {fact.route[:-1] for fact in self.iterate_keys(release, context)}
             self._mappings[key] = sorted(routes, key=lambda route: (len(route), [str(part) for part in route]))
         return self._mappings[key]
 
     def _list_root_places(self, release: str, context: Context) -> list[Mapping[str, Any]]:
+        if context.definitions is not None:
+            return [{"$ref": f"#/$defs/{name}"} for name in context.definitions]
         spans = self.entries.get(context.entry or next(iter(self.entries)), [])
         covering = [span for span in spans if self.is_within(span, self.package, release)] or spans[-1:]
         return [{"$ref": f"#/$defs/{name}"} for name in covering[-1]["definitions"]] if covering else []
@@ -172,7 +174,7 @@ class Vocabulary(KeyFactSource):
         """Return the parts of the release and the context that decide which definitions apply at a route."""
         settings, selectors = context.settings or {}, self.selectors
         selected = tuple([value if isinstance(value := settings.get(name), str) else None for name in selectors])
-        return (release, context.entry, selected, *context.releases.items())
+        return (release, context.entry, context.definitions, selected, *context.releases.items())
 
     def _list_places_below(
         self, places: list[Mapping[str, Any]], route: Route, part: str | int, release: str, context: Context

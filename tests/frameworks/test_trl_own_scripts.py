@@ -56,9 +56,9 @@ def test_every_unknown_key_is_refused(tmp_path: Path, release: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["0.9.4", "0.13.0", "0.18.2"])
-def test_a_release_that_drops_them_is_warned_of_where_one_is_misspelt(tmp_path: Path, release: str) -> None:
+def test_a_release_that_drops_them_is_warned_of(tmp_path: Path, release: str) -> None:
     findings = list_key_findings(tmp_path, release, **UNKNOWN)
-    assert get_levels(findings) == {"betaa": "warning", "logging_step": "warning"}
+    assert get_levels(findings) == dict.fromkeys(UNKNOWN, "warning")
     assert all("it is silently ignored" in finding.message for finding in findings)
 
 
@@ -79,15 +79,20 @@ def test_a_default_that_is_stated_changes_nothing(tmp_path: Path, parsed: str) -
     assert get_levels(findings) == dict.fromkeys(UNKNOWN, "error")
 
 
+def test_a_script_that_passes_over_them_is_warned_of(tmp_path: Path) -> None:
+    script = SCRIPT.replace(PARSED, "parse_args_and_config(fail_with_unknown_args=False)")
+    findings = list_key_findings(tmp_path, "0.28.0", script, **UNKNOWN)
+    assert get_levels(findings) == dict.fromkeys(UNKNOWN, "warning")
+
+
 @pytest.mark.parametrize(("old", "new"), [
-    (PARSED, "parse_args_and_config(fail_with_unknown_args=False)"),
     (PARSED, "parse_args_and_config(return_remaining_strings=True)[:3]"),
     (PARSED, "parse_args_and_config(fail_with_unknown_args=STRICT)"),
     ("parser = ", "parser = make_parser() if script else "),
     ("Own(ScriptArguments)", "Own(TheirArguments)"),
     ("parser = TrlParser(", "parser = OurParser("),
 ])  # fmt: skip
-def test_a_script_that_passes_over_them_or_may_take_them_is_as_before(tmp_path: Path, old: str, new: str) -> None:
+def test_a_script_that_may_take_them_is_as_before(tmp_path: Path, old: str, new: str) -> None:
     findings = list_key_findings(tmp_path, "0.28.0", SCRIPT.replace(old, new), **UNKNOWN)
     assert "error" not in get_levels(findings).values()
     assert "zzzz" not in get_levels(findings)
@@ -108,6 +113,71 @@ def test_what_the_script_declares_is_its_own_and_what_another_one_reads_is_not(t
 @pytest.mark.parametrize(("release", "level"), [("0.24.0", ["error"]), ("0.18.2", ["warning"]), ("0.13.0", [])])
 def test_a_key_of_another_release_is_refused_alike(tmp_path: Path, release: str, level: list[str]) -> None:
     assert [*get_levels(list_key_findings(tmp_path, release, max_target_length=64)).values()] == level
+
+
+def test_a_key_of_a_class_that_the_script_does_not_parse_is_unknown(tmp_path: Path) -> None:
+    findings = list_key_findings(tmp_path, "0.25.1", num_generations=8, dataset_config="main")
+    assert [finding.message for finding in findings] == [
+        "the parser of `dpo.py` has no `num_generations`: it is refused; it belongs to `GRPOConfig`"
+    ]
+
+
+def test_a_class_of_another_module_adds_its_fields(tmp_path: Path) -> None:
+    settings = "from dataclasses import dataclass\nimport trl\n\n@dataclass\nclass DPOConfig(trl.DPOConfig):\n"
+    settings += "    seen: int = 1\n"
+    (tmp_path / "src" / "ours").mkdir(parents=True)
+    (tmp_path / "src" / "ours" / "__init__.py").write_text("from .settings import DPOConfig\n", encoding="utf-8")
+    (tmp_path / "src" / "ours" / "settings.py").write_text(settings, encoding="utf-8")
+    script = SCRIPT.replace("from trl import DPOConfig, ", "from ours import DPOConfig\nfrom trl import ")
+    assert get_levels(list_key_findings(tmp_path, "0.28.0", script, seen=2, zzzz=1)) == {"zzzz": "error"}
+
+
+TRAINER = """\
+from trl import {base}
+
+class Ours({base}):
+    def compute_loss(self, model, inputs, **more):
+        return {loss}
+"""
+
+
+@pytest.mark.parametrize(("base", "loss", "is_known"), [
+    ("DPOTrainer", "super().compute_loss(model, inputs, **more)", True),
+    ("DPOTrainer", "model(**inputs).loss", False),
+])  # fmt: skip
+def test_a_trainer_that_replaces_the_loss_is_not_judged_as_trls(
+    tmp_path: Path, base: str, loss: str, is_known: bool
+) -> None:
+    (tmp_path / "ours.py").write_text(TRAINER.format(base=base, loss=loss), encoding="utf-8")
+    script = SCRIPT.replace("from datasets", "from ours import Ours\nfrom datasets").replace("DPOTrainer(", "Ours(")
+    more = {"sync_ref_model": True, "precompute_ref_log_probs": True}
+    list_key_findings(tmp_path, "0.25.1", script, **more)
+    codes = [finding.code for finding in lint(tmp_path, build_options(select=["KEY006", "MEM001", "CHK001"])).findings]
+    assert codes == (["KEY006"] if is_known else ["CHK001"])
+
+
+IDLE = {"use_peft": True, "load_in_4bit": True, "attn_implementation": "flash_attention_2"}
+
+
+def list_idle_settings(folder: Path, script: str, **more: object) -> dict[str, str]:
+    list_key_findings(folder, "0.25.1", script, **more)
+    return get_levels(lint(folder, build_options(select=["KEY005"])).findings)
+
+
+def test_settings_that_the_script_passes_to_nothing_have_no_effect(tmp_path: Path) -> None:
+    assert list_idle_settings(tmp_path, SCRIPT, **IDLE) == dict.fromkeys(IDLE, "warning")
+
+
+@pytest.mark.parametrize(("argument", "idle"), [
+    ("peft_config=get_peft_config(model_args)", ["load_in_4bit", "attn_implementation"]),
+    ("quantization_config=get_quantization_config(model_args)", ["use_peft", "attn_implementation"]),
+    ("peft_config=build(model_args)", []),
+    ("attn=model_args.attn_implementation", ["use_peft", "load_in_4bit"]),
+    ("more=vars(model_args)", []),
+])  # fmt: skip
+def test_settings_that_something_may_read_have_an_effect(tmp_path: Path, argument: str, idle: list[str]) -> None:
+    script = SCRIPT.replace("args=training_args", f"args=training_args, {argument}")
+    assert [*list_idle_settings(tmp_path, script, **IDLE)] == idle
 
 
 @pytest.mark.oracle

@@ -129,7 +129,12 @@ class LaunchInterface(Frozen):
     list_recipes: Callable[[Config], tuple[str, ...]] = _return_empty
     """Paths, as written, of the settings files that launches pass to a program; empty if a launch passes none."""
     accepts_recipe: Callable[[Document, str], bool] = lambda _, __: False
-    """Predicate: a Python program, the user's or the framework's, accepts a config of the framework with an option."""
+    """Predicate: a Python program, the user's or the framework's, accepts a config of the framework with an option.
+
+    The option is empty if the file's path comes first.
+    """
+    main_syntaxes: frozenset[str] | None = None
+    """Syntaxes of the files that are runs, or None for all; a file of another syntax belongs to a script's run."""
     passes_model: Callable[[Any, str], bool] = lambda _, __: False
     """Predicate: a Python program passes a model of the framework's kind to code that it imports from a file."""
     read_launcher_options: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
@@ -233,6 +238,11 @@ class Framework(Frozen):
     def is_companion(self) -> bool:
         """True if its files only shape the runs of other frameworks."""
         return bool(self.shared_fields)
+
+    def is_run(self, document: Document) -> bool:
+        """Return whether a file is a run, not a companion or a file with a part of a script's settings."""
+        syntaxes = self.launch_interface.main_syntaxes
+        return not self.is_companion and (syntaxes is None or document.syntax in syntaxes)
 
 
 @cache

@@ -83,6 +83,8 @@ class Override(Frozen):
 
     def explain_refusal(self, name: str) -> str:
         """Return the reason why no fix can change the setting `name`."""
+        if self.origin.kind == "inferred":
+            return f"{name} has no effect: {self.origin.note}"
         if self.value is MISSING:
             return f"only the launch ({self.origin.note}) can set {name}: add it there"
         in_file = self.origin.place is not None and self.origin.place.document.syntax == "json"

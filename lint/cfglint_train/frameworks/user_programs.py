@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import Context, Status
@@ -78,9 +78,32 @@ class UserPrograms:
         """Yield the options of launches that a user's own parser rejects, if all options of the parser are known."""
         return iter(())
 
+    def list_unread_settings(self, config: Config) -> Mapping[str, tuple[str, str]]:
+        """Return the settings that the user's program parses and passes to nothing, with the reason and a remedy."""
+        return {}
+
     def explain_refused_argument(self, config: Config, route: Route) -> str:
         """Return why a script's call does not accept a new argument, or an empty string if it does."""
         return ""
+
+    def is_declared(self, config: Config, route: Route) -> bool:
+        """Return whether the user's program that reads the configuration declares a setting itself."""
+        return False
+
+    def describe_parser(self, config: Config) -> str:
+        """Return the parser of the user's program that reads the configuration, or an empty string if it is unknown."""
+        return ""
+
+    def has_trainer(self, config: Config, is_shared: bool) -> bool:
+        """Return whether the configuration reaches the framework's trainer, so that statements about it hold.
+
+        False if the user's program has a trainer of its own. `is_shared`: the statement is about the HF Trainer.
+        """
+        return True
+
+    def is_parsed(self, config: Config, name: str) -> bool:
+        """Return whether the program that reads the configuration passes a setting to a class of the framework."""
+        return True
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
         """Return whether code that the configuration loads, or that reads it, may add keys unknown to cfglint."""

@@ -12,6 +12,7 @@ from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Finding, Report
 from cfglint_train.foundation import deadline
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, TypeVar
+from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
 from cfglint_train.judging.collector import Ledger
@@ -135,11 +136,19 @@ class LintRun:
 
     def check_unnamed_companions(self) -> None:
         """Check companions that no main config names, each as a run of its own."""
-        runs = [
-            (turn, run)
+        companions = [
+            (turn, config)
             for path, turn in sorted(self.ledger.companion_turns.items(), key=lambda item: item[1])
             for config in self._read_configs(path)
             if config.role != "main" and (config.document.path, config.root) not in self.ledger.config_keys
+        ]
+        for turn, config in companions:
+            if not load(config.framework).is_companion:  # the script that reads the file is the run
+                self._check_config(config, turn)
+        runs = [
+            (turn, run)
+            for turn, config in companions
+            if load(config.framework).is_companion
             for run in self._assemble_run(config)
         ]
         # A companion can name another: accelerate's file names DeepSpeed's.
@@ -262,13 +271,8 @@ class LintRun:
         runs = [(turn, run) for turn, run in runs if not self._is_budget_spent(run.main.document.path)]
         for turn, run in runs:
             for config in run.configs:
-                key = (config.document.path, config.root)
-                if key not in self.ledger.config_keys:
-                    self.ledger.config_keys.add(key)
-                    checked = CheckedFile(config.document.path, config.framework, config.role)
-                    self.ledger.checked.setdefault((checked.path, checked.framework), checked)
-                    self._read_document(config.document, turn)
-                    self._check(config, turn)
+                if (config.document.path, config.root) not in self.ledger.config_keys:
+                    self._check_config(config, turn)
             for script in run.inputs.scripts:
                 self._read_document(script, turn)
                 self.ledger.add(self._build_findings(SECRETS, registry.load_module(SECRETS).reports(script)), turn)
@@ -282,6 +286,14 @@ class LintRun:
             self.ledger.add_run(run)
             if self.options.digest is not None:
                 self.ledger.digests.append((turn, self.options.digest(run)))
+
+    def _check_config(self, config: Config, turn: int) -> None:
+        """Check a config by itself, without its run."""
+        self.ledger.config_keys.add((config.document.path, config.root))
+        checked = CheckedFile(config.document.path, config.framework, config.role)
+        self.ledger.checked.setdefault((checked.path, checked.framework), checked)
+        self._read_document(config.document, turn)
+        self._check(config, turn)
 
     def _check(self, subject: Config | Run, turn: int) -> None:
         """Run the rules over a config or a run, and collect their findings."""

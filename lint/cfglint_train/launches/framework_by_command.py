@@ -34,10 +34,11 @@ def identify_framework(
         for name in names:
             if re.fullmatch(list_frameworks()[name].training_pattern or "", command):
                 return name, command
-        if len(invocation.words) < len(trailing) + 2 or not invocation.program.endswith(".py"):
+        if not invocation.program.endswith(".py"):
             continue
-        source, option = read_program(script, invocation.program), invocation.words[-len(trailing) - 2].text
+        before = invocation.words[: len(invocation.words) - len(trailing) - 1][-1:]
+        source, option = read_program(script, invocation.program), before[0].text if before else ""
         for name in names:
             if source is not None and frameworks.load(name).launch_interface.accepts_recipe(source, option):
-                return name, f"{invocation.program} {option}"
+                return name, f"{invocation.program} {option}".rstrip()
     return "", ""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from cfglint_train.documents.document import Document, Route
+from cfglint_train.documents.document import MISSING, Document, Route
 from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.lens import Config, Role
+from cfglint_train.frameworks.lens import Config, Override, Role
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.hardware.catalogue import build_hardware
 from cfglint_train.launches.consumers import find_consumers
@@ -127,7 +127,8 @@ class Workspace:
             return False
         names = (name for name in self.documents.candidates[path] if not frameworks.load(name).is_companion)
         roles = (None, "unread", "other", "handed") if document.syntax == "python" else (None, "unread")
-        return any(match.role in roles for name in names for match in frameworks.recognise(name, document))
+        matches = [match for name in names for match in frameworks.recognise(name, document)]
+        return any(match.role in roles for match in matches or self._identify_framework(document)[2])
 
     def _recognise(self, document: Document) -> list[Config]:
         best: tuple[int, str, list[frameworks.RecognisedConfig]] = (0, "", [])
@@ -164,7 +165,7 @@ class Workspace:
                 self.documents.skip(document.path, matches[0].reason, document.source)
             return []
         framework.prepare(document)
-        role: Role = "companion" if framework.is_companion else "main"
+        role: Role = "main" if framework.is_run(document) else "companion"
         overrides = self.statements.parse_overrides(framework)
         statements = self._collect_release_statements(framework, document)
         configs = [
@@ -209,7 +210,7 @@ class Workspace:
         Return its score, name and match, or (0, "", []).
         """
         names = self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ()
-        candidates = [name for name in names if list_frameworks()[name].training_pattern is not None]
+        candidates = [name for name in names if not frameworks.load(name).is_companion]
         if not candidates:
             return 0, "", []
         from cfglint_train.launches.framework_by_command import identify_framework  # most files are recognised by keys
@@ -275,7 +276,7 @@ class Workspace:
             if place not in self._templates:
                 self._templates[place] = Template(config, self.scripts)
             evidence = evidence._replace(mutations=self._templates[place])
-            if config.role == "main":
+            if not frameworks.load(config.framework).is_companion:
                 evidence = evidence._replace(programs=find_consumers(document.path, self.scripts))
         config.evidence = evidence
         if not self.upstream:
@@ -288,6 +289,7 @@ class Workspace:
         if caller_launch is not None:
             main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
             main.launch_overrides, main.launches = caller_launch.launch_overrides, caller_launch.invocations
+        main = _ignore_unread_settings(main)
         main = merge_section_files(main, self.sources, self.repositories)
         companions_by_launcher = [
             self._find_companions(main, item) for item in (launch.launchers if launch is not None else (None,))
@@ -568,3 +570,13 @@ def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:
     from cfglint_train.launches.merged_launch import merge_launches
 
     return merge_launches(launches)
+
+
+def _ignore_unread_settings(main: Config) -> Config:
+    """Return a config without the settings that the program that reads it passes to nothing."""
+    keys = frameworks.get_keys(main) if main.document.syntax != "python" else None
+    unread = {} if keys is None else keys.list_unread_settings(main)
+    if not unread:
+        return main
+    ignored = {(name,): Override(MISSING, Origin("inferred", note=reason)) for name, (reason, _) in unread.items()}
+    return main.replace(overrides={**main.overrides, **ignored})

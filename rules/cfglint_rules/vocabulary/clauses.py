@@ -25,9 +25,10 @@ from cfglint_rules.vocabulary.survey import (
     find_added_setting,
     get_checked_keys,
     get_target_release,
+    is_unused_default,
     list_added_names,
 )
-from cfglint_rules.vocabulary.table import Clause, Row, TableKind, VocabularyTable, build_clause, load_table
+from cfglint_rules.vocabulary.table import SHARED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
 from cfglint_rules.vocabulary.values import format_value
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
@@ -113,7 +114,7 @@ def get_dotted_name(occurrence: KeyOccurrence) -> str:
 
 def _match_rows(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
     for row in rows:
-        if not _is_match(row, settings) or _is_changed_by_script(row, settings):
+        if not _is_match(row, settings) or _is_changed_by_script(row, settings) or not _is_reached(row, settings):
             continue
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
@@ -128,6 +129,24 @@ def _is_match(row: Row, settings: Settings) -> bool:
         and ("either" not in row or any(_check_tests(tests, settings) for tests in row["either"]))
         and ("each" not in row or bool(_list_given(row["each"], settings)))
         and ("also" not in row or _load_condition(row["also"], settings.config.framework)(settings.get_value))
+    )
+
+
+def _is_reached(row: Row, settings: Settings) -> bool:
+    """Return whether the settings of the config reach the code that the clause is about.
+
+    A program may parse other classes, or have a trainer of its own. The default of a script's option reaches it only if
+    a known launch uses the default.
+    """
+    config, keys = settings.config, get_checked_keys(settings.config)
+    if keys is None:
+        return True
+    given_names = [name for name in _list_tested_names(row) if settings.get_value(name) is not MISSING]
+    routes = [route for name in given_names if (route := settings.find_route(name)) is not None]
+    return (
+        keys.has_trainer(config, SHARED in row)
+        and all(keys.is_parsed(config, name.partition(".")[0]) for name in given_names)
+        and not any(is_unused_default(config, route) for route in routes)
     )
 
 

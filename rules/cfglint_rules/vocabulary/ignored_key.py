@@ -5,6 +5,9 @@ Reports keys that the target release never reads, and keys that have no effect i
 configuration. Examples are parameter offloading below ZeRO-3, options of an unused optimizer, a DeepSpeed section that
 the Trainer does not pass on, and fields of a data set's entry that its prompt type does not read.
 
+In a TRL recipe or a launch, it also reports options of `ModelConfig` that the repository's program parses and passes to
+nothing: `use_peft`, `load_in_4bit`, `load_in_8bit` and `attn_implementation`.
+
 The finding is a warning if the run lacks something that you evidently wanted, otherwise an info.
 
 ## Why is this bad?
@@ -45,10 +48,12 @@ from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get
 from cfglint_rules.vocabulary.table import Clause, load_table
 from cfglint_rules.vocabulary.verdicts import list_judged_keys, list_verdicts
 from cfglint_schemas.status import Status, split_route
-from cfglint_train.documents.document import Change, Delete
+from cfglint_train.documents.document import Change, Delete, Document, Entry
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.lens import format_route
+from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True)
@@ -73,6 +78,34 @@ def check(run: Run) -> Iterator[Report]:
             is_reportable = occurrence.value not in (None, default) and get_dotted_name(occurrence) not in reported
             if is_reportable and not is_parser_default(config, occurrence.route):
                 yield _report_unread(occurrence, status)
+        yield from _report_unread_by_program(config)
+
+
+def _report_unread_by_program(config: Config) -> Iterator[Report]:
+    """Yield a report for each setting that the user's program parses and passes to nothing.
+
+    A setting may be in the file or in an option of a launch. All runs of a script share the launch, so only the first
+    run of a script yields reports.
+    """
+    keys = get_checked_keys(config)
+    if keys is None or (config.document.syntax == "python" and config.root != (0,)):
+        return
+    for name, (reason, remedy) in keys.list_unread_settings(config).items():
+        entry = None if config.document.syntax == "python" else config.get_entry(name)
+        settings = [] if entry is None else [(config.document, entry)]
+        for document, stated in (*settings, *_list_launch_options(config, name)):
+            if document.build_value(stated.value) not in (None, False, "false", "False", "no", "0"):
+                place = Place(document, stated.key.span)
+                yield Report(f"`{name}` has no effect: {reason}", place, "warning", help=remedy)
+
+
+def _list_launch_options(config: Config, name: str) -> Iterator[tuple[Document, Entry]]:
+    """Yield the options that set a setting in the launches of a config, each with its script."""
+    for script, number in config.launches:
+        invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
+        for entry in invocation.entries if invocation is not None else ():
+            if (entry.name or "").removeprefix("--").replace("-", "_") == name:
+                yield script, entry
 
 
 def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:

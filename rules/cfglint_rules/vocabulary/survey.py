@@ -136,6 +136,11 @@ def is_parser_default(config: Config, route: Route) -> bool:
     return any(step.kind == "option" for step in steps) and config.find_override(route) is None
 
 
+def is_unused_default(config: Config, route: Route) -> bool:
+    """Return whether a setting only has the default of an option, and no launch of the script is known to use it."""
+    return not config.launches and is_parser_default(config, route)
+
+
 def list_added_names(config: Config) -> tuple[str, ...]:
     """Return the last names of the config's keys that exist in the copy in use but not in upstream's newest source."""
     return config.compute_once(_list_added_names)

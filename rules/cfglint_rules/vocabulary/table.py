@@ -63,6 +63,9 @@ class Clause(Frozen):
     """Setting that the finding points at if its place is known; in a companion, all runs then share one finding."""
 
 
+SHARED: Final = "shared"
+"""Mark of a clause in a file that the tables of several frameworks include: it is about the HF Trainer."""
+
 Row = Mapping[str, Any]
 """A clause as parsed from its file."""
 
@@ -130,7 +133,8 @@ def _load_rows(path: str) -> list[Row]:
         content = loads(file.read())
     rows: list[Row] = content["clauses"]
     folder = os.path.dirname(path)
-    return [*rows, *(row for shared in content.get("include", ()) for row in _load_included(shared, folder))]
+    shared_rows = (row for shared in content.get("include", ()) for row in _load_included(shared, folder))
+    return [*rows, *({**row, SHARED: True} for row in shared_rows)]
 
 
 def _load_included(shared: str | Mapping[str, Any], folder: str) -> list[Row]:

@@ -7,6 +7,7 @@ happens to them, and suggests the closest key of the target release.
 It also looks up:
 
 - keyword arguments of PEFT's `LoraConfig` in Python scripts
+- keys of a JSON or YAML file that a script reads with `HfArgumentParser`
 - launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser` are known and the parser
   accepts nothing else
 
@@ -51,9 +52,10 @@ There is no fix either if:
 ## When it does not apply
 If some candidate releases reject the key and others drop it, the finding is a warning that names them.
 
-If a program in the repository reads a TRL recipe with `TrlParser`, it rejects keys that no dataclass of the parser
-declares. With `fail_with_unknown_args=False` or `return_remaining_strings=True` it ignores them. If cfglint does not
-know all of the dataclasses, it only reports obvious misspellings, as ignored.
+If a program in the repository reads a TRL recipe with `TrlParser`, its dataclasses are the vocabulary: those of TRL and
+transformers, and classes of the repository, also in other modules. The program rejects a key that none of them
+declares, or ignores it up to TRL 0.18 and with `fail_with_unknown_args=False`. With `return_remaining_strings=True`, or
+if cfglint does not know all of the dataclasses, it only reports obvious misspellings, as ignored.
 
 The repository's own programs (docs/templates.md, docs/shell-scripts.md):
 
@@ -111,6 +113,7 @@ from cfglint_schemas.status import ITEM, PRESENT
 from cfglint_train.documents.document import Change, Delete, Route
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config, format_route
 
@@ -223,8 +226,10 @@ def _build_report(verdict: Verdict) -> Report | None:
     )
     severity: Severity = "error" if effect == REFUSED else "info" if is_possibly_older else "warning"
     fix = _build_fix(occurrence, proposed[0]) if proposed else _build_removal(occurrence)
+    keys = get_checked_keys(config)
+    subject = (keys.describe_parser(config) if keys is not None else "") or target_release.title
     return Report(
-        f"{target_release.title} has no `{occurrence.name}`{_format_parent_choice(occurrence)}: "
+        f"{subject} has no `{occurrence.name}`{_format_parent_choice(occurrence)}: "
         f"{effects.describe()}{_format_hint(occurrence, proposed)}",
         occurrence.place,
         effects.limit_severity(severity),
@@ -273,10 +278,27 @@ def _format_hint(occurrence: KeyOccurrence, proposed: list[Proposal]) -> str:
     if proposed:
         return f"; did you mean {' or '.join(f'`{format_route(proposal.route)}`' for proposal in proposed[:2])}?"
     keys = get_checked_keys(occurrence.config)
+    if keys is not None and keys.describe_parser(occurrence.config):
+        other_class = _find_other_class(occurrence)
+        return f"; it belongs to `{other_class}`" if other_class else ""
     last_release = None if keys is None else keys.words.earlier.get(occurrence.name)
     if last_release is not None:
         return f"; {get_target_release(occurrence.config).title} {last_release} was the last release with it"
     return f"; {keys.words.why}" if keys is not None and _is_idle(occurrence) else ""
+
+
+def _find_other_class(occurrence: KeyOccurrence) -> str:
+    """Return a class of the framework that has the key and that the program does not parse, or an empty string."""
+    config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
+    any_context = get_context(config)._replace(
+        definitions=None, entry=frameworks.load(config.framework).manifest.default_entry
+    )
+    fact = (
+        None
+        if framework_vocabulary is None
+        else framework_vocabulary.find_fact(occurrence.route, get_target_release(config).release, any_context)
+    )
+    return "" if fact is None else fact.definition.rpartition(".")[2]
 
 
 def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:

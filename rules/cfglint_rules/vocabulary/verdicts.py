@@ -13,6 +13,7 @@ from cfglint_rules.vocabulary.survey import (
     get_context,
     get_target_release,
     get_vocabulary,
+    is_unused_default,
     list_key_occurrences,
 )
 from cfglint_rules.vocabulary.values import Schema, list_enum_words
@@ -86,6 +87,8 @@ def _judge_all(config: Config) -> tuple[Verdict, ...]:
 def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Iterator[Verdict]:
     config, fact, status = occurrence.config, occurrence.fact, occurrence.status
     mutations = get_mutations(config)
+    if keys.is_declared(config, occurrence.route):
+        return
     if fact is None or status is None:
         effect = keys.get_vocabulary(config).find_effect(
             occurrence.parent, get_target_release(config).release, get_context(config)
@@ -95,7 +98,7 @@ def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Ite
             yield unknown_verdict
     elif status.kind == PRESENT:
         schema = find_expected_schema(occurrence, keys)
-        if schema is not None:
+        if schema is not None and not is_unused_default(config, occurrence.route):
             yield Verdict("misfit", occurrence, status, schema)
         newest_status = (
             _find_refusal_in_newest(occurrence, newest)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.documents.document import Route
+from cfglint_train.documents.document import Document, Route
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.hf_scripts.infer import infer
@@ -40,6 +41,13 @@ def _list_recipes(config: Config) -> tuple[str, ...]:
     return list_recipes(config)
 
 
+def _is_settings_file(program: Document, option: str) -> bool:
+    from cfglint_train.frameworks.trainer_script.parser import read_file_options  # few files are settings of scripts
+
+    options = read_file_options(program) if not option and isinstance(program, PythonScript) else None
+    return options is not None and {package for package, _ in options.definitions} == {"transformers"}
+
+
 FRAMEWORK: Final = Framework(
     name="hf_scripts",
     default_release=NEWEST,
@@ -53,6 +61,8 @@ FRAMEWORK: Final = Framework(
     launch_interface=LaunchInterface(
         parse_trailing=_parse_trailing,
         list_recipes=_list_recipes,
+        accepts_recipe=_is_settings_file,
+        main_syntaxes=frozenset(("python",)),
         passes_model=is_passing_model,
     ),
     traits=Traits(

@@ -239,7 +239,8 @@ def _filter_with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
 
 def prepare(document: Document) -> None:
     """Read the Trainer calls in a script as its runs."""
-    _prepare_runs(document)
+    if isinstance(document, PythonDocument):
+        _prepare_runs(document)
 
 
 def _prepare_runs(document: Document) -> list[ScriptSettings]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.values import Class, External
 from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.trainer_script.class_sources import find_imported_class, find_package_class
 from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRAINERS, TRAINERS
 
 _PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
@@ -37,7 +38,10 @@ def is_patched(evaluator: Evaluator, name: str) -> bool:
 def _find_original(evaluator: Evaluator, name: str, package_classes: Mapping[str, Collection[str]], depth: int) -> str:
     module, _, last = name.rpartition(".")
     if module:
-        return last if last in package_classes.get(module.partition(".")[0], ()) else ""
+        if package_classes is not _PACKAGE_CONFIGS or module.partition(".")[0] in package_classes:
+            return last if last in package_classes.get(module.partition(".")[0], ()) else ""
+        # Another module of the repository may derive an argument class. Nothing is known about a trainer from there.
+        return find_package_class(find_imported_class(evaluator.document, name), package_classes)
     owner = evaluator.module.names.get(last) or _find_inner_class(evaluator, last)
     if not isinstance(owner, Class) or not depth:
         return ""

@@ -59,6 +59,13 @@ def find_uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Itera
                 yield value
 
 
+def count_targets(document: PythonScript, node: ast.Call) -> int:
+    """Return the number of names to which a script assigns the objects of a parser, or 0 if it is unknown."""
+    targets = [target for item in document.list_nodes(ast.Assign) if item.value is node for target in item.targets]
+    names = targets[0].elts if len(targets) == 1 and isinstance(targets[0], (ast.Tuple, ast.List)) else []
+    return 0 if any(isinstance(name, ast.Starred) for name in names) else len(names)
+
+
 def find_full_name(document: PythonScript, node: ast.expr) -> str:
     """Return a name with the module that the script imports it from, or "".
 

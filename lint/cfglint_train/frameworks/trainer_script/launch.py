@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.static.modules import find_json_file
+from cfglint_train.documents.python.static.modules import find_settings_file
 from cfglint_train.documents.python.static.shape import parse_shape
 from cfglint_train.documents.python.tree import Value
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.line import CommandLine
 from cfglint_train.frameworks.trainer_script.names import PARSERS
+from cfglint_train.frameworks.trainer_script.parser import read_parser_options
 
 _UNKNOWN_VALUE: Final = "the launch's settings"
 _ANY_NUMBER: Final = ("*", "+")
@@ -69,8 +70,8 @@ def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine
     """Return the settings that a command line passes to a script's dataclass parser, or None if it has no such parser.
 
     `words` are the words after the script's path. The settings are complete if an option or the script's own default
-    names the model, and no word names a settings file. If a JSON file is the only word and the script calls
-    `parse_json_file`, the settings are those of the file, and complete if the file names the model.
+    names the model, or if no option can, and no word names a settings file. If a JSON or YAML file is the only word and
+    the script reads it with its parser, the settings are those of the file, and complete if the file names the model.
     """
     from cfglint_train.frameworks.trl.commands import parse_trailing
 
@@ -83,22 +84,29 @@ def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine
     }
     values = {str(route[0]): value for route, value in parse_trailing(words, fields).items()}
     names_file = bool(words) and words[0].endswith(_SETTINGS_SUFFIXES)
-    if names_file and len(words) == 1 and document.find_calls("parse_json_file"):
-        file_settings = _read_json_settings(document, words[0])
+    method = "parse_json_file" if names_file and words[0].endswith(".json") else "parse_yaml_file"
+    if names_file and len(words) == 1 and document.find_calls(method):
+        file_settings = _read_file_settings(document, words[0])
         return CommandLine(file_settings, bool(_MODEL_OPTIONS & file_settings.keys()))
-    has_only_options = bool(models and words) and words[0].startswith("-")
+    has_only_options = bool(words) and words[0].startswith("-") and (bool(models) or not _has_model_option(document))
     return CommandLine(
         values, (has_only_options or bool(_MODEL_OPTIONS & values.keys())) and "config" not in values and not names_file
     )
 
 
-def _read_json_settings(document: PythonDocument, path: str) -> dict[str, Any]:
-    """Return the settings of a JSON file; the values of sections and lists are unknown.
+def _has_model_option(document: PythonDocument) -> bool:
+    """Return whether the command line may name the model; False if no dataclass of the script's parser has a field."""
+    options = read_parser_options(document)
+    return options is None or any(options.has(name) for name in _MODEL_OPTIONS)
+
+
+def _read_file_settings(document: PythonDocument, path: str) -> dict[str, Any]:
+    """Return the settings of a JSON or YAML file; the values of sections and lists are unknown.
 
     Empty if the file cannot be read or has a DeepSpeed section.
-    Source: transformers 4.57 hf_argparser.py, parse_json_file.
+    Source: transformers 4.57 hf_argparser.py, parse_json_file and parse_yaml_file.
     """
-    settings_file = find_json_file(document, path)
+    settings_file = find_settings_file(document, path)
     settings = (
         None if settings_file is None or settings_file.root is None else settings_file.build_value(settings_file.root)
     )

@@ -28,6 +28,7 @@ from cfglint_train.frameworks.trainer_script.classes import find_base_trainer
 from cfglint_train.frameworks.trainer_script.facts import (
     build_entry,
     build_fact,
+    count_targets,
     find_field_default,
     find_full_name,
     get_class,
@@ -149,7 +150,11 @@ def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments:
         return None
     place = evaluator.document.find_span(node)
     items: list[Any] = []
-    for item in evaluator.classes.get(id(owner), (None,)) if isinstance(evaluator, LaunchedWalk) else ():
+    classes = evaluator.classes.get(id(owner), [None]) if isinstance(evaluator, LaunchedWalk) else []
+    count = count_targets(evaluator.document, node)
+    if count > len(classes) + (arguments.get("return_remaining_strings") is not None):
+        classes = [None] * count  # the list of classes is not the one that the program uses
+    for item in classes:
         record = Record(place, [], open_=PARSED_REASON)
         record.level = len(evaluator.open_conditions)
         name = _find_class_name(evaluator, item)

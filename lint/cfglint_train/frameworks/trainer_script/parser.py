@@ -14,9 +14,8 @@ from collections.abc import Iterator
 
 from cfglint_schemas.matches import find_similar
 from cfglint_schemas.status import Context
-from cfglint_schemas.vocabulary import load
+from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.static.modules import find_imports, find_module
 from cfglint_train.documents.python.static.shape import parse_shape
 from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.shell.document import ShellDocument
@@ -24,16 +23,21 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.keys import UnparsedOption
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trainer_script.facts import find_full_name
-from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS, PARSERS
+from cfglint_train.frameworks.trainer_script.class_sources import PACKAGES, ClassSource, find_class, walk_bases
+from cfglint_train.frameworks.trainer_script.facts import count_targets, find_full_name
+from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_CONFIGS, PARSERS
 from cfglint_train.frameworks.trl.clues import ANY_TRAINER
 from cfglint_train.plan.origin import Place
 
 _PARSE_METHODS: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
-_FILE_METHODS: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
-_NEUTRAL_ARGUMENTS: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
-"""Arguments of the parse methods, with the values that keep the default behavior. Any other argument or value may
-make the parser read words other than the command line, or return or ignore unknown options.
+_SETTINGS_METHODS: Final = ("parse_json_file", "parse_yaml_file")
+_FILE_METHODS: Final = (*_SETTINGS_METHODS, "parse_dict")
+_IGNORES_UNKNOWN: Final = ("fail_with_unknown_args", False)
+_READ_ARGUMENTS: Final = frozenset(
+    (("return_remaining_strings", False), ("fail_with_unknown_args", True), _IGNORES_UNKNOWN)
+)
+"""Arguments of the parse methods whose effect is known. Any other argument or value may make the parser read words
+other than the command line, or return unknown options to the program.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _CHANGES_ARGUMENTS: Final = re.compile(
@@ -42,23 +46,39 @@ _CHANGES_ARGUMENTS: Final = re.compile(
 )
 _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
 _KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")
-_MAX_DEPTH: Final = 5
-"""Maximum number of base classes and imports to follow from a parser's class to a package's class."""
 
 
 class ParserOptions(Frozen):
-    """The options of a parser's dataclasses: names that the script defines, and vocabulary entries of packages."""
+    """The options of a parser's dataclasses: fields that the repository declares, and definitions of packages."""
 
     own_names: frozenset[str] = frozenset()
-    package_entries: frozenset[tuple[str, str]] = frozenset()
+    definitions: frozenset[tuple[str, str]] = frozenset()
+    """Definitions of the packages' vocabularies, each with its package."""
+    is_strict: bool = True
+    """True if the parser rejects options that no dataclass has."""
 
     def __or__(self, other: ParserOptions) -> ParserOptions:
         """Return the options of both parsers."""
-        return ParserOptions(self.own_names | other.own_names, self.package_entries | other.package_entries)
+        return ParserOptions(
+            self.own_names | other.own_names, self.definitions | other.definitions, self.is_strict and other.is_strict
+        )
 
-    def has_from_other_package(self, package: str, name: str) -> bool:
-        """Return whether a class of a package other than `package` has the option in any release."""
-        return any(_is_known(entry, name) for entry in self.package_entries if entry[0] != package)
+    def build_context(self, package: str) -> Context:
+        """Return the context in which a package's vocabulary has the options of its classes and no others."""
+        return Context(definitions=tuple(sorted(name for owner, name in self.definitions if owner == package)))
+
+    def has(self, name: str) -> bool:
+        """Return whether a class has an option in any release."""
+        return name in self.own_names or any(
+            vocabulary.find_fact((name,), vocabulary.newest, context) is not None
+            for vocabulary, context in self.list_vocabularies()
+        )
+
+    def list_vocabularies(self) -> list[tuple[Vocabulary, Context]]:
+        """Return the vocabularies of the packages' classes, each with its context."""
+        return [
+            (load(package), self.build_context(package)) for package in sorted({item[0] for item in self.definitions})
+        ]
 
 
 def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
@@ -67,7 +87,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
     Yield nothing if some options of the parser are unknown.
     """
     options = find_options(config)
-    if options is None:
+    if options is None or not options.is_strict or not config.document.find_calls(*_PARSE_METHODS):  # type: ignore[attr-defined]
         return
     name = os.path.basename(config.document.path)
     for script, number in config.launches:
@@ -103,20 +123,68 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
         return None
     (parser_call,) = calls
     package, _, name = find_full_name(document, parser_call.func).partition(".")
-    if package not in ("transformers", "trl") or not _is_closed(document, parser_call):
+    is_strict = _is_strict(document, parser_call)
+    if package not in PACKAGES or is_strict is None:
         return None
-    options = ParserOptions(frozenset(("config", "help")) if name.endswith(PARSERS[0]) else frozenset(("help",)))
+    own_names = ("config", "env", "help") if name.endswith(PARSERS[0]) else ("help",)
+    options = ParserOptions(frozenset(own_names), is_strict=is_strict)
     classes = _list_classes(parser_call)
     for expression in classes:
-        class_options = _read_class(document, expression, _MAX_DEPTH)
+        class_options = _read_class(find_class(document, expression))
         if class_options is None:
             return None
         options |= class_options
-    return options if classes else None
+    counts = {count_targets(document, call) for call in document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)} - {0}
+    return options if classes and counts <= {len(classes)} else None
 
 
-def _is_closed(document: PythonScript, parser_call: ast.Call) -> bool:
-    """Return whether a parser reads the command line and every use of it is visible."""
+def read_file_options(document: PythonScript) -> ParserOptions | None:
+    """Return the keys of the settings file that a script's parser reads from its first word, or None if unknown.
+
+    Every release rejects other keys unless the script passes `allow_extra_keys` (transformers 4.26.1 to 5.23.0
+    hf_argparser.py, parse_dict).
+    """
+    calls = document.find_calls(*_SETTINGS_METHODS)
+    if not calls or not all(any(map(_is_first_word, ast.walk(call))) for call in calls):
+        return None
+    options = read_parser_options(document)
+    keywords = [keyword for call in calls for keyword in call.keywords if keyword.arg not in ("json_file", "yaml_file")]
+    is_extensible = any(len(call.args) > 1 for call in calls) or any(
+        not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False) for keyword in keywords
+    )
+    return None if options is None else options._replace(is_strict=not is_extensible)
+
+
+def list_parsed_objects(document: PythonScript) -> list[tuple[str, ast.expr]]:
+    """Return the names to which a script assigns the objects of its only parser, each with the class's expression.
+
+    Return [] if the script has several parsers, or assigns the objects in different ways.
+    """
+    parser_calls, calls = document.find_calls(*PARSERS), document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)
+    classes = _list_classes(parser_calls[0]) if len(parser_calls) == 1 else []
+    targets = {
+        tuple(name.id if isinstance(name, ast.Name) else "" for name in getattr(target, "elts", ()))
+        for node in document.list_nodes(ast.Assign)
+        if node.value in calls
+        for target in node.targets
+    }
+    names = targets.pop() if len(targets) == 1 else ()
+    return list(zip(names, classes, strict=True)) if classes and len(names) == len(classes) and all(names) else []
+
+
+def _is_first_word(node: ast.AST) -> bool:
+    """Return whether an expression is `sys.argv[1]`."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "argv"
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == 1
+    )
+
+
+def _is_strict(document: PythonScript, parser_call: ast.Call) -> bool | None:
+    """Return whether a parser rejects unknown options, or None if a use of it is hidden or reads other words."""
     names = {
         target.id
         for node in document.list_nodes(ast.Assign)
@@ -128,18 +196,19 @@ def _is_closed(document: PythonScript, parser_call: ast.Call) -> bool:
     uses = [node for node in document.list_nodes(ast.Attribute) if node.value is parser_call or node.value in owners]
     calls = [node for node in document.list_nodes(ast.Call) if node.func in uses]
     if len(uses) < max(1, len(owners)) or len(calls) != len(uses):
-        return False  # it is passed on or stored
+        return None  # it is passed on or stored
     parses = [call for call in calls if get_callee_name(call) in _PARSE_METHODS]
-    is_neutral = all(not call.args and all(map(_is_neutral, call.keywords)) for call in parses)
-    return (
-        bool(parses)
-        and is_neutral
-        and all(get_callee_name(call) in (*_PARSE_METHODS, *_FILE_METHODS) for call in calls)
-    )
-
-
-def _is_neutral(keyword: ast.keyword) -> bool:
-    return isinstance(keyword.value, ast.Constant) and _NEUTRAL_ARGUMENTS.get(keyword.arg or "") is keyword.value.value
+    names = {get_callee_name(call) for call in calls}
+    if names.isdisjoint((*_PARSE_METHODS, *_SETTINGS_METHODS)) or not names.issubset((*_PARSE_METHODS, *_FILE_METHODS)):
+        return None
+    arguments = [
+        (keyword.arg, keyword.value.value if isinstance(keyword.value, ast.Constant) else None)
+        for call in parses
+        for keyword in call.keywords
+    ]
+    if any(call.args for call in parses) or not _READ_ARGUMENTS.issuperset(arguments):
+        return None
+    return _IGNORES_UNKNOWN not in arguments
 
 
 def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
@@ -153,47 +222,44 @@ def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
     return list(arguments[0].elts) if isinstance(arguments[0], (ast.Tuple, ast.List)) else arguments
 
 
-def _read_class(document: PythonScript, node: ast.expr, depth: int) -> ParserOptions | None:
-    """Return the options of the class that an expression names, or None if they cannot be determined."""
-    definitions = document.find_classes(node.id) if isinstance(node, ast.Name) else []
-    if definitions:
-        return _read_definition(document, definitions[0], depth) if len(definitions) == 1 and depth else None
-    package, _, name = find_full_name(document, node).partition(".")
-    name = name.rpartition(".")[2]
-    if package == "transformers" and name in HF_CONFIGS:
-        return ParserOptions(
-            package_entries=frozenset((("transformers", "seq2seq" if name == HF_CONFIGS[1] else "trainer"),))
-        )
-    if package == "trl":
-        return (
-            ParserOptions(package_entries=frozenset((("trl", ANY_TRAINER),))) if name in _list_trl_classes() else None
-        )
-    if isinstance(node, ast.Name) and depth:
-        for module, original in find_imports(document, node.id):
-            other = find_module(document, module)
-            if other is not None:
-                return _read_class(other, ast.Name(original, ast.Load()), depth - 1)
-    return None
+def _read_class(source: ClassSource | None) -> ParserOptions | None:
+    """Return the options of a dataclass with its bases, or None if they cannot be determined."""
+    options = ParserOptions()
+    for item in walk_bases(source):
+        if item is None:
+            return None
+        if item.definition is not None:
+            names = _list_fields(item.definition)
+            if names is None:
+                return None
+            options |= ParserOptions(frozenset(names))
+            continue
+        definitions = _list_definitions(item)
+        if not definitions:
+            return None
+        options |= ParserOptions(definitions=frozenset((item.package, name) for name in definitions))
+    return options
 
 
-def _read_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> ParserOptions | None:
+def _list_fields(node: ast.ClassDef) -> tuple[str, ...] | None:
+    """Return the fields of a dataclass and their aliases, or None if a decorator or metaclass may add others."""
     decorators = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
     if any(get_last_name(item) not in _KNOWN_DECORATORS for item in decorators) or node.keywords:
         return None
     aliases = (item.value for item in ast.walk(node) if isinstance(item, ast.Constant) and isinstance(item.value, str))
-    names = (
+    return (
         *parse_shape(node).fields,
         *(item.lstrip("-").replace("-", "_") for item in aliases if item.startswith("-")),
     )
-    options = ParserOptions(frozenset(names))
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in ("object", "ABC"):
-            continue
-        base_options = _read_class(document, base, depth - 1)
-        if base_options is None:
-            return None
-        options |= base_options
-    return options
+
+
+def _list_definitions(source: ClassSource) -> tuple[str, ...]:
+    """Return the definitions with the fields of a package's class; empty if the class is unknown."""
+    if source.package == "transformers":
+        return {HF_CONFIGS[0]: HF_CONFIGS[:1], HF_CONFIGS[1]: HF_CONFIGS}.get(source.name, ())
+    if source.name not in _list_trl_classes():
+        return ()
+    return (source.name, HF_CONFIGS[0]) if source.name in CONFIG_CLASSES else (source.name,)
 
 
 def _list_trl_classes() -> frozenset[str]:
@@ -205,15 +271,14 @@ def _list_trl_classes() -> frozenset[str]:
 def _is_accepted(options: ParserOptions, name: str) -> bool:
     """Return whether a parser may accept an option: by its name, by a prefix, or as the negation of a switch."""
     if any(option.startswith(name) for option in options.own_names) or any(
-        _is_known(package, name) for package in options.package_entries
+        _is_known(vocabulary, context, name) for vocabulary, context in options.list_vocabularies()
     ):
         return True
     return name.startswith("no_") and _is_accepted(options, name.removeprefix("no_"))
 
 
-def _is_known(package: tuple[str, str], name: str) -> bool:
-    """Return whether a package's class has a field in any release, or a field with this prefix in the newest."""
-    vocabulary, context = load(package[0]), Context(entry=package[1])
+def _is_known(vocabulary: Vocabulary, context: Context, name: str) -> bool:
+    """Return whether classes have a field in any release, or a field with this prefix in the newest."""
     if any(key.startswith(name) for key in vocabulary.list_names((), vocabulary.newest, context)):
         return True
     return any(vocabulary.find_fact((name,), release, context) is not None for release in vocabulary.releases)
@@ -222,8 +287,7 @@ def _is_known(package: tuple[str, str], name: str) -> bool:
 def _suggest_option(options: ParserOptions, name: str) -> str:
     """Return the most similar option, or an empty string if none is similar."""
     names = [*options.own_names]
-    for package, entry in options.package_entries:
-        vocabulary = load(package)
-        names += vocabulary.list_names((), vocabulary.newest, Context(entry=entry))
+    for vocabulary, context in options.list_vocabularies():
+        names += vocabulary.list_names((), vocabulary.newest, context)
     matches = find_similar(name, tuple(sorted({*names})))
     return f"--{matches[0][0]}" if matches else ""

@@ -56,12 +56,14 @@ from cfglint_train.frameworks.trainer_script.names import (
     TRAINERS,
 )
 from cfglint_train.frameworks.trainer_script.samples import SampleWalk, enter_uncalled_tokenizers, put_sample_facts
+from cfglint_train.frameworks.trainer_script.trainer_calls import TrainerCall, resolve_trainer
 
 
 class ScriptSettings(Record):
     """Settings of one run; `refusal` is empty, or the reason why they cannot be determined."""
 
     __slots__ = (
+        "changed_trainer",
         "computes_loss",
         "config_class",
         "defaults",
@@ -86,6 +88,8 @@ class ScriptSettings(Record):
         """True if the trainer is transformers' `Trainer` or `Seq2SeqTrainer`, not one of TRL's."""
         self.entry = "trainer"
         """Entry of the transformers vocabulary for its config class: `trainer` or `seq2seq`."""
+        self.changed_trainer: TrainerCall | None = None
+        """The script's own trainer class if it replaces checks or steps of TRL's trainer."""
         self.computes_loss = False
         """True if the script's own trainer class overrides the loss computation."""
         self.model_class = ""
@@ -177,6 +181,9 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     source = arguments if isinstance(arguments, Record) else None
     run = ScriptSettings(trainer_call.span if source is None else source.span, TRAINERS.get(trainer, ""))
     run.is_hf_trainer = trainer in HF_TRAINERS
+    if trainer_call.call is not None and not run.is_hf_trainer:
+        own_trainer = resolve_trainer(evaluator.document, trainer_call.call)
+        run.changed_trainer = own_trainer if own_trainer is not None and own_trainer.is_changed else None
     run.how = trainer_call.how
     if source is not None:
         run.call, run.sealed, run.is_repeated = source.call, source.sealed, source.is_repeated
@@ -235,7 +242,11 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
             return _PARSER_REFUSAL
         return f"the `args` of its trainer ({place}) cannot be determined without running it" if is_stated else ""
     if source.open == PARSED_REASON:
-        return "" if find_base_config(evaluator, get_class(source)) else _PARSER_REFUSAL
+        # A trainer of TRL accepts nothing but its own argument class and classes derived from it.
+        is_accepted = find_base_config(evaluator, get_class(source)) or TRAINERS.get(
+            find_base_trainer(evaluator, get_class(trainer_call))
+        )
+        return "" if is_accepted else _PARSER_REFUSAL
     has_positional = "." not in get_class(source) and source.call is not None and source.call.args
     if source.open or source.implicit or has_positional or not find_base_config(evaluator, get_class(source)):
         return f"the `args` of its trainer ({place}) cannot be determined without running it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
 from cfglint_schemas.fact import KeyFact
@@ -18,6 +19,7 @@ from cfglint_train.frameworks.trl.settings import (
     COMMAND_PATTERN,
     COMMANDS,
     build_context,
+    find_own_trainer,
     find_trainer,
     find_trainer_by_keys,
     has_launcher_passthrough,
@@ -28,6 +30,7 @@ from cfglint_train.plan.certainty import Certainty, Ground
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
+    from cfglint_train.frameworks.trl.recipe_parser import RecipeReader
 
 _ANY_CONTEXT: Final = Context(entry=ANY_TRAINER)
 
@@ -121,6 +124,26 @@ class ArgumentKeys(Keys):
 
         return explain_refused_argument(config, str(route[0]))
 
+    def list_unread_settings(self, config: Config) -> Mapping[str, tuple[str, str]]:
+        """Return the fields of `ModelConfig` that every program of the configuration parses and passes to nothing."""
+        return config.compute_once(_list_unread_settings)
+
+    def is_declared(self, config: Config, route: Route) -> bool:
+        """Return whether a class of the repository declares a setting for the program that reads the recipe."""
+        reader = find_settings_reader(config)
+        return reader is not None and reader.is_declared(route)
+
+    def describe_parser(self, config: Config) -> str:
+        """Return the parser of the repository's program that reads the recipe, or an empty string if it is unknown."""
+        reader = find_settings_reader(config)
+        return "" if reader is None else reader.describe()
+
+    def is_parsed(self, config: Config, name: str) -> bool:
+        """Return whether a class of TRL or transformers that the program parses has a setting at any release."""
+        if find_settings_reader(config) is None:
+            return True
+        return self.get_vocabulary(config).find_fact((name,), config.release, self.build_context(config)) is not None
+
     def list_routes(self, name: str) -> tuple[Route, ...]:
         """Return the routes of a setting; a key in `fsdp_config` has a second route, with the prefix `fsdp_`."""
         return list_fsdp_routes(name)
@@ -189,6 +212,9 @@ class TrlKeys(ArgumentKeys):
             return effect  # argument classes reject unknown keywords
         if config.document.syntax == "shell":
             return self.determine_launch_effect(effect, config, release)
+        reader = find_settings_reader(config)
+        if reader is not None:
+            return reader.find_effect(release)
         fact = self.get_vocabulary(config).find_fact(route, release, _ANY_CONTEXT)
         if (
             fact is not None
@@ -196,7 +222,7 @@ class TrlKeys(ArgumentKeys):
             and parse_release(release) < parse_release("0.29")
         ):
             return "dropped"  # the key belongs to another trainer; before 0.29, `trl` has one parser for all trainers
-        return "error" if _is_key_refused(config, str(route[0]), release) else "dropped"
+        return "error" if _is_key_refused(config, release) else "dropped"
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
         """Return the entry point and route of a setting that the launch passes in addition to a recipe.
@@ -231,9 +257,17 @@ class TrlKeys(ArgumentKeys):
         """Return whether a script with its own settings may read the recipe, because no TRL command starts it."""
         return self.can_be_read_by_user(config)
 
+    def has_trainer(self, config: Config, is_shared: bool) -> bool:
+        """Return whether the program that reads the recipe trains with TRL's trainer, or with one of transformers'."""
+        trainer = find_own_trainer(config)
+        return trainer is None or (is_shared and bool(trainer.base))
+
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Return whether a user's script may read the recipe: no TRL command or script is known to start it."""
-        return config.document.syntax != "python" and not list_trl_commands(config)
+        """Return whether a user's script with unknown settings of its own may read the recipe.
+
+        False if only TRL's commands and scripts are known to start it, or if the program's parser is known.
+        """
+        return _is_read_by_user(config) and find_settings_reader(config) is None
 
     def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
         """Return whether a script of the repository may declare the key itself.
@@ -245,10 +279,47 @@ class TrlKeys(ArgumentKeys):
 
     def can_accept_more(self, name: str, config: Config) -> bool:
         """Return whether a user's script may accept more loss types or attention implementations than TRL."""
-        return name in (_LOSS, _ATTENTION) and self.can_be_read_by_user(config)
+        return name in (_LOSS, _ATTENTION) and _is_read_by_user(config)
 
 
-def _is_key_refused(config: Config, name: str, release: str) -> bool:
+def _is_read_by_user(config: Config) -> bool:
+    """Return whether a user's script may read the configuration: no TRL command or script is known to start it."""
+    return config.document.syntax != "python" and not list_trl_commands(config)
+
+
+def _list_unread_settings(config: Config) -> Mapping[str, tuple[str, str]]:
+    """Return the settings that no program of a configuration reads, each with the reason and a remedy."""
+    document = config.document
+    is_script = document.syntax == "python"
+    programs = {id(program): program for program, _ in config.evidence.programs} if not is_script else {0: document}
+    if not programs or (not is_script and find_settings_reader(config) is None):
+        return {}
+    from cfglint_train.documents.python.script import PythonScript
+    from cfglint_train.frameworks.trainer_script.unread_settings import REMEDIES, find_unread_settings
+
+    names = [
+        set(find_unread_settings(program)) if isinstance(program, PythonScript) else set()
+        for program in programs.values()
+    ]
+    files = " and ".join(f"`{os.path.basename(program.path)}`" for program in programs.values() if program is not None)
+    verb = "parse it and pass" if len(programs) > 1 else "parses it and passes"
+    return {
+        name: (f"{files} {verb} it to nothing", REMEDIES[name])
+        for name in REMEDIES
+        if all(name in unread_names for unread_names in names)
+    }
+
+
+def find_settings_reader(config: Config) -> RecipeReader | None:
+    """Return the repository's programs that read a settings file, or None if they or their parsers are unknown."""
+    if config.document.syntax == "python" or not config.evidence.programs:
+        return None
+    from cfglint_train.frameworks.trl.recipe_parser import find_reader  # few recipes are read by other programs
+
+    return find_reader(config)
+
+
+def _is_key_refused(config: Config, release: str) -> bool:
     """Return whether an unknown key of a recipe stops the run, for the commands and scripts that start it.
 
     The parser rejected such keys up to 0.12 and silently dropped them from 0.13 on. From 0.19 on, it rejects them again
@@ -259,11 +330,7 @@ def _is_key_refused(config: Config, name: str, release: str) -> bool:
     commands = list_trl_commands(config)
     key = parse_release(release)
     if not commands:
-        from cfglint_train.frameworks.trl.recipe_parser import is_unknown_everywhere  # few recipes have such a key
-
-        # Another script may have the key as its own setting. Up to 0.9.4, TRL's parser skipped unknown keys.
-        is_strict = parse_release("0.9.6") <= key < parse_release("0.13") or key >= parse_release("0.19")
-        return is_strict and is_unknown_everywhere(config, name)
+        return False  # a script with unknown classes may have the key as its own setting
     if key < parse_release("0.13"):
         return True
     if key < parse_release("0.18"):

@@ -13,7 +13,7 @@ from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import infer_passing_logits
 from cfglint_train.frameworks.hf_trainer.trl_losses import FUSED_HEAD_SINCE, TrlLoss, find_trl_loss
 from cfglint_train.frameworks.lens import Config, find_origin, is_before
-from cfglint_train.frameworks.trl.settings import find_trainer, is_on, read_setting
+from cfglint_train.frameworks.trl.settings import find_own_trainer, find_trainer, is_on, read_setting
 from cfglint_train.plan.origin import Origin
 
 _TILED_SINCE: Final[Mapping[str, str]] = {
@@ -54,8 +54,11 @@ def infer_loss(job: Job) -> None:
     """Infer the logits outside the loss and the scored tokens, and mark a loss that no formula covers."""
     config, plan = job.main, job.plan
     trainer, loss = find_trainer(config), plan.get("activations.fused_loss")
-    if trainer is None and config.document.syntax == "python":
+    own_trainer = find_own_trainer(config)
+    if own_trainer is not None or (trainer is None and config.document.syntax == "python"):
         reason = "no formula covers the loss of this trainer"
+        if own_trainer is not None:
+            reason = f"the trainer of this run (`{own_trainer.name}`) is not TRL's"
         plan.put(
             "activations.fused_loss",
             None,

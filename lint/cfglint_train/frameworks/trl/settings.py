@@ -10,11 +10,15 @@ from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.trainer_script.names import TRAINERS as SCRIPT_TRAINERS
 from cfglint_train.frameworks.trl.clues import ANY_TRAINER, TRAINERS
+
+if TYPE_CHECKING:
+    from cfglint_train.frameworks.trainer_script.trainer_calls import TrainerCall
 
 COMMANDS: Final[Mapping[str, str]] = {
     "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",
@@ -47,6 +51,11 @@ def has_launcher_passthrough(config: Config, release: str) -> bool:
     )
 
 
+_CONFIG_STAGES: Final = {
+    "SFTConfig": "sft", "DPOConfig": "dpo", "KTOConfig": "kto", "RewardConfig": "reward", "GRPOConfig": "grpo",
+    "RLOOConfig": "rloo", "ORPOConfig": "orpo", "CPOConfig": "cpo",
+}  # fmt: skip
+"""Argument class -> the trainer that it belongs to."""
 _TRAINER_IN_COMMAND: Final = re.compile(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
 
 
@@ -60,11 +69,38 @@ def find_trainer(config: Config) -> str | None:
 
 def _find_trainer(config: Config) -> str | None:
     if config.document.syntax == "python":
-        return find_trainer_by_keys(config.document, config.root)
+        is_own = find_own_trainer(config) is not None
+        return None if is_own else find_trainer_by_keys(config.document, config.root)
+    if config.evidence.programs:
+        from cfglint_train.frameworks.trl.recipe_parser import find_program_trainer, find_reader
+
+        if find_own_trainer(config) is not None:
+            return None
+        call, reader = find_program_trainer(config), find_reader(config)
+        stages = {SCRIPT_TRAINERS.get(call.base, "")} if call is not None else set()
+        if reader is not None and not stages:
+            stages = {_CONFIG_STAGES[name] for _, name in reader.options.definitions if name in _CONFIG_STAGES}
+        if stages:
+            return (stages.pop() or None) if len(stages) == 1 else None
     trainers = {match[1] for match in map(_TRAINER_IN_COMMAND.search, config.evidence.commands) if match is not None}
     if trainers:
         return trainers.pop() if len(trainers) == 1 else None
     return find_trainer_by_keys(config.document, config.root)
+
+
+def find_own_trainer(config: Config) -> TrainerCall | None:
+    """Return the repository's own trainer if a script, or the program that reads a recipe, creates one, or None."""
+    if config.document.syntax == "python":
+        from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
+
+        node = config.get_node()
+        return node.changed_trainer if isinstance(node, ScriptSettings) else None
+    if not config.evidence.programs:
+        return None
+    from cfglint_train.frameworks.trl.recipe_parser import find_program_trainer  # few recipes are read by programs
+
+    call = find_program_trainer(config)
+    return None if call is None or (call.base in SCRIPT_TRAINERS and not call.is_changed) else call
 
 
 # Keys that indicate the trainer of a file. KTO has some of DPO's keys in addition to its own.
@@ -113,9 +149,15 @@ def build_context(config: Config) -> Context:
 
 def _build_context(config: Config) -> Context:
     transformers = config.releases.get("transformers") if config.releases.is_stated("transformers") else None
-    settings = config.get()
+    settings, definitions = config.get(), None
+    if config.evidence.programs:
+        from cfglint_train.frameworks.trl.recipe_parser import find_reader
+
+        reader = find_reader(config)
+        definitions = None if reader is None else reader.list_definitions()
     return Context(
         entry=find_trainer(config) or ANY_TRAINER,
+        definitions=definitions,
         settings=settings if isinstance(settings, dict) else None,
         releases={} if transformers is None else {"transformers": transformers},
     )
@@ -139,6 +181,12 @@ def find_default(config: Config, name: str) -> Any:
                 if trainer_fact is not None and trainer_fact.resolve_status().kind == PRESENT
                 else None
             )
+    elif config.evidence.programs:
+        from cfglint_train.frameworks.trl.recipe_parser import find_reader
+
+        reader = find_reader(config)
+        if reader is not None and name in reader.options.own_names:
+            return None  # the repository's class declares it, perhaps with another default
     vocabulary = config.evidence.vocabulary or load("trl")
     transformers = config.releases.get("transformers")
     context = build_context(config)

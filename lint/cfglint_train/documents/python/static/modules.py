@@ -10,11 +10,12 @@ import ast
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from cfglint_train.documents.document import DocumentError
+from cfglint_train.documents.document import Document, DocumentError
 from cfglint_train.documents.json import JsonDocument
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.mappings import METHODS
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
@@ -22,6 +23,7 @@ _MAX_FOLDERS_ABOVE: Final = 4
 """Number of folders in which modules are searched: the script's own and those above it."""
 _MAX_DEPTH: Final = 5
 """Maximum length of a chain of functions that pass an argument on."""
+_ENDINGS: Final = (".py", "/__init__.py")
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -29,12 +31,14 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 def find_module(document: PythonScript, module: str) -> PythonScript | None:
     """Return a module of the repository that a script imports, or None if it cannot be found or parsed.
 
-    An absolute import is looked up in the script's folder and the folders above it.
+    An absolute import is looked up in the script's folder, in the folders above it, and in a folder `src` of each.
     """
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)
     path = module_name.replace(".", "/")
-    for candidate in _list_candidates(document, (f"{path}.py", f"{path}/__init__.py"), up, module.startswith(".")):
+    is_relative = module.startswith(".")
+    paths = [f"{folder}{path}{ending}" for folder in ("", "src/")[: 1 if is_relative else 2] for ending in _ENDINGS]
+    for candidate in _list_candidates(document, paths, up, is_relative):
         try:
             return PythonScript(candidate, regular_files.read(candidate))
         except (OSError, DocumentError, ValueError):
@@ -42,14 +46,15 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
     return None
 
 
-def find_json_file(document: PythonScript, path: str) -> JsonDocument | None:
-    """Return a JSON file that a script names, or None if it cannot be found or parsed.
+def find_settings_file(document: PythonScript, path: str) -> Document | None:
+    """Return a JSON or YAML file that a script names, or None if it cannot be found or parsed.
 
     The path is resolved against the script's folder and the folders above it.
     """
+    parse = JsonDocument if path.endswith(".json") else YamlDocument
     for candidate in _list_candidates(document, (path,), 0, is_fixed=False):
         try:
-            return JsonDocument(candidate, regular_files.read(candidate))
+            return parse(candidate, regular_files.read(candidate))
         except (OSError, DocumentError, ValueError):
             continue
     return None
