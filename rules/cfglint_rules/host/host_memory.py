@@ -74,8 +74,7 @@ def check(run: Run) -> Iterator[Report]:
     judgement = judge(run, "host", list_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
-    if judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement):
-        return  # HST002 reports it
+    is_left = judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement)
     yield Report(
         f"{judgement.phase.title} {describe_verdict(judgement)}",
         run.find_place(
@@ -86,6 +85,7 @@ def check(run: Run) -> Iterator[Report]:
         help=_build_help(judgement),
         min_certainty=judgement.min_certainty,
         grounds=judgement.grounds,
+        left_to="HST002" if is_left else "",
     )
 
 

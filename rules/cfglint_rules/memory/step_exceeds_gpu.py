@@ -77,6 +77,7 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty=judgement.min_certainty,
         find_remedy=partial(_find_remedy, run, judgement),
         grounds=judgement.grounds,
+        quantity=judgement.quantity,
     )
 
 
