@@ -23,8 +23,8 @@ that is about 200 kB per token and layer, compared to 8 kB with checkpointing. T
 
 ## Fix safety
 The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
-change includes activation checkpointing. MEM001 then says it in the same finding. Safe: the loss is the same, and a step takes about a third longer. Unsafe if
-the step is only tight, because the run is then expected to work without the fix.
+change includes activation checkpointing. MEM001 then says it in the same finding. Safe: the loss is the same, and a
+step takes about a third longer. Unsafe if the step is only tight, because the run is then expected to work without it.
 
 If the framework rejects checkpointing for the model (axolotl does for MPT), the message gives the reason instead.
 

@@ -2,8 +2,8 @@
 
 ## What it does
 Estimates the memory for generation, and for the passes that score the generated answers, on GPUs that training shares
-with the inference engine. It compares the result with the GPU's memory. If MEM001 reports the training step, its finding
-covers the rollout too.
+with the inference engine. It compares the result with the GPU's memory. If MEM001 reports the training step, that
+finding covers the rollout too.
 
 ## Why is this bad?
 The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
