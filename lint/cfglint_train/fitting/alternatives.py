@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import places, words
@@ -12,7 +12,7 @@ from cfglint_train.fitting.offload import find_sufficient
 from cfglint_train.fitting.smallest import Problem, Solution, build_solution, find_smallest_for, merge_changes
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
