@@ -16,7 +16,7 @@ import yaml
 from cfglint_rules import registry
 from cfglint_train.frameworks.registry import list_frameworks
 from tests.support.guest import install_frameworks
-from tests.support.linting import build_options, fix, lint
+from tests.support.linting import build_options, fix, lint, list_parts
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
@@ -238,7 +238,7 @@ def test_the_framework_that_the_page_adds_works(tmp_path):
     here.mkdir()
     (here / "run.yaml").write_text(source)
     with install_frameworks(place.parent, guest / "schemas"):
-        findings = lint(here, build_options(gpu="H100")).findings
+        findings = list_parts(lint(here, build_options(gpu="H100")))
         assert {"MEM001", "MEM002"} <= {finding.code for finding in findings}
         fix(here, build_options(gpu="H100"), unsafe=True)
     fixed = (here / "run.yaml").read_text()

@@ -445,3 +445,20 @@ def test_two_insertions_at_one_place_are_two_items():
 def test_an_anchored_collection_is_not_replaced(source):
     with pytest.raises(CannotEdit, match="anchor"):
         apply_changes(source, Set(("a",), True))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("'a b'", b"'a b'"),
+        ('"checkpoint"', b'"checkpoint"'),
+        ("checkpoint", b"checkpoint"),
+        ("1e-4", b"1e-4"),
+        ("0x10", b"0x10"),
+    ],
+)
+def test_a_moved_value_keeps_its_text(value, text):
+    source = f"old: {value}\nsection:\n  other: 1\n".encode()
+    document = YamlDocument("x.yaml", source)
+    moved = apply_changes(source, Delete(("old",)), Set(("section", "new"), document.get_value(("old",))))
+    assert moved == b"section:\n  other: 1\n  new: " + text + b"\n"

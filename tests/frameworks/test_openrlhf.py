@@ -23,6 +23,7 @@ from cfglint_train.plan.origin import Origin
 from tests.support import laws
 from tests.support.corpus import CORPUS, REPOSITORY, SHARED, needs_corpus
 from tests.support.jobs import build_job
+from tests.support.linting import list_runs
 
 FIXTURES = REPOSITORY / "fixtures" / "openrlhf"
 CASE = REPOSITORY / "fixtures" / "cases" / "3-openrlhf-16b" / "train_ppo.sh"
@@ -679,11 +680,26 @@ def test_models_of_the_roles():
     ]  # fmt: skip
 
 
-def test_the_trained_group_is_the_actors():
-    parsed = parse_ppo("--actor.num_nodes 2 --actor.num_gpus_per_node 4")
-    job_plan = build_job(parsed, nodes=1, gpus=8).plan
-    assert (job_plan.get("launch.nodes"), job_plan.get("launch.gpus_per_node")) == (2, 4)
-    assert job_plan.build_plan().data_parallel == 8
+def test_the_trained_group_is_the_actors(tmp_path):
+    (tmp_path / "train.sh").write_text(
+        "# cfglint: nodes=1 gpus-per-node=16\npython -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B \\\n"
+        "  --actor_num_nodes 2 --actor_num_gpus_per_node 4 --ref_num_nodes 1 --ref_num_gpus_per_node 4\n"
+    )
+    [run] = list_runs(tmp_path)
+    assert (run.cluster, run.plan.launch.nodes, run.plan.launch.gpus_per_node) == ((1, 16), 2, 4)
+    assert run.plan.data_parallel == 8
+    [actor] = [role for role in run.plan.model.roles if role.name == "actor"]
+    assert (actor.nodes, actor.gpus_per_node) == (2, 4)
+    more = run.replace_fields({"launch.gpus_per_node": 8}).plan
+    assert [role.gpus_per_node for role in more.model.roles if role.name in ("actor", "reference")] == [8, 4]
+
+
+def test_a_group_without_flags_has_the_default_size(tmp_path):
+    (tmp_path / "train.sh").write_text(
+        "# cfglint: nodes=4 gpus-per-node=4\npython -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B\n"
+    )
+    [run] = list_runs(tmp_path)
+    assert (run.plan.launch.nodes, run.plan.launch.gpus_per_node) == (1, 8)
 
 
 def test_launchers_give_the_cluster():

@@ -18,7 +18,7 @@ from cfglint_train.runs.assumptions import find_mildest_facts, list_assumptions
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.settings import Settings
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
-from tests.support.linting import build_options, lint, list_runs
+from tests.support.linting import build_options, lint, list_parts, list_runs
 
 # A full fine-tuning of 8B at 4 x 8192 tokens on FSDP, which does not fit on 8 GPUs of 80 GB.
 AXOLOTL = """\
@@ -52,7 +52,7 @@ def lint_axolotl(folder: Path, text: str) -> Result:
 
 def find_by_code(folder: Path, **changes: object) -> dict[str, Finding]:
     values = {"facts": NODE, "length": 8192, "packing": "true", "micro": 16, "checkpointing": "false", **changes}
-    return {finding.code: finding for finding in lint_axolotl(folder, AXOLOTL.format(**values)).findings}
+    return {finding.code: finding for finding in list_parts(lint_axolotl(folder, AXOLOTL.format(**values)))}
 
 
 def lint_on_slurm(folder: Path, request: str) -> tuple[Finding, Run]:
@@ -388,7 +388,7 @@ python3 -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path meta-llama/Llam
 
 def lint_ppo(folder: Path, batch: int = 128, tokens: int = 16384, more: str = "") -> dict[str, Finding]:
     (folder / "ppo.sh").write_text(PPO.format(batch=batch, tokens=tokens, more=more))
-    return {finding.code: finding for finding in lint(folder).findings if finding.code.startswith("MEM")}
+    return {finding.code: finding for finding in list_parts(lint(folder)) if finding.code.startswith("MEM")}
 
 
 def test_a_generation_limit_beyond_the_token_budget_is_assumed(tmp_path: Path) -> None:

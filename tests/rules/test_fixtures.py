@@ -20,15 +20,19 @@ import pytest
 from cfglint_rules import registry
 from cfglint_train.findings.finding import SEVERITIES
 from tests.support.cases import for_each
-from tests.support.linting import NEEDED_RULES, build_options, copy_folder, fix, lint, read_contents
+from tests.support.linting import NEEDED_RULES, build_options, copy_folder, fix, lint, list_parts, read_contents
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
 UPDATE = bool(os.environ.get("CFGLINT_UPDATE"))
 CODES = sorted(registry.RULES)
 
 
+def list_findings(result, code: str):
+    return [finding for finding in list_parts(result) if finding.code == code]
+
+
 def describe_findings(result, code: str) -> list[str]:
-    return [line for finding in result.findings if finding.code == code for line in describe_finding(finding)]
+    return [line for finding in list_findings(result, code) for line in describe_finding(finding)]
 
 
 def describe_finding(finding):
@@ -45,9 +49,7 @@ def describe_finding(finding):
 
 def list_grounds(result, code: str) -> list[tuple[object, ...]]:
     return [
-        (finding.path, finding.start, finding.rests_on, finding.fields_read)
-        for finding in result.findings
-        if finding.code == code
+        (finding.path, finding.start, finding.rests_on, finding.fields_read) for finding in list_findings(result, code)
     ]
 
 
@@ -77,8 +79,8 @@ def test_fires_where_it_must(code, repository):
     assert lines
     assert lines == expected.read_text().splitlines()
     mains = {file.path for file in result.files if file.role == "main"}
-    pointed = {finding.path for finding in result.findings if finding.code == code}
-    pointed |= {finding.run.main.document.path for finding in result.findings if finding.code == code and finding.run}
+    pointed = {finding.path for finding in list_findings(result, code)}
+    pointed |= {finding.run.main.document.path for finding in list_findings(result, code) if finding.run}
     assert mains <= pointed, "a configuration in fires/ has no finding"
     single_result = lint(folder, build_options(select=[code, *NEEDED_RULES.get(code, ())]))
     assert list_grounds(single_result, code) == list_grounds(result, code), (
@@ -113,8 +115,8 @@ def test_fix_writes_exactly_the_fixed_files_and_nothing_twice(code, repository):
     assert read_contents(folder) == read_contents(FOLDER / code / "fixed")
     # The fixed findings are gone, and no new finding is as severe.
     after = lint(folder)
-    claimed = [finding for finding in before.findings if finding.code == code and finding.fix and finding.fix.edits]
-    unfixed = [finding for finding in after.findings if finding.code == code and finding.fix and finding.fix.edits]
+    claimed = [finding for finding in list_findings(before, code) if finding.fix and finding.fix.edits]
+    unfixed = [finding for finding in list_findings(after, code) if finding.fix and finding.fix.edits]
     assert claimed
     assert unfixed == []
     worst = min(SEVERITIES.index(finding.severity) for finding in claimed)

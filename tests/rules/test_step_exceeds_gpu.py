@@ -36,6 +36,27 @@ def test_what_makes_the_states_smaller(tmp_path, more, ways):
     assert finding.help.split("; or use ")[0] == f"reduce the states with {ways}"
 
 
+ACTOR = """\
+# cfglint: gpu=L40S nodes={nodes} gpus-per-node={gpus} openrlhf=0.6.0
+python -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B-Instruct --remote_rm_url reward.py --save_path out \\
+  --ref_num_nodes 1 --ref_num_gpus_per_node 2 --actor_num_nodes 1 --actor_num_gpus_per_node 2 --zero_stage 2 --bf16 \\
+  --micro_train_batch_size 2 --train_batch_size 64 --micro_rollout_batch_size 2 --n_samples_per_prompt 8 --flash_attn \\
+  --prompt_max_len 512 --generate_max_len 256 --advantage_estimator group_norm --prompt_data p.jsonl
+"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "remedy"),
+    [(1, 16, "use 8 GPUs (`--actor_num_gpus_per_node: 8`)"), (4, 2, "use 8 GPUs (`--actor_num_nodes: 4`)")],
+)
+def test_more_gpus_are_those_of_the_group_that_trains(tmp_path, nodes, gpus, remedy):
+    (tmp_path / "train.sh").write_text(ACTOR.format(nodes=nodes, gpus=gpus))
+    [finding] = lint(tmp_path, build_options(("MEM001",))).findings
+    assert finding.help is not None
+    assert remedy in finding.help
+    assert "do not help" not in finding.help
+
+
 def test_nothing_is_left(tmp_path):
     offload = FSDP.replace("{", "{offload_params: true, ")
     (tmp_path / "run.yaml").write_text(KEYS.replace("size: 1", "size: 64") + LORA + offload)

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cfglint_train.findings.finding import Finding
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.write import write_sources
 from cfglint_train.judging import dispatch
@@ -72,6 +73,12 @@ def lint(folder: Path, lint_options: LintOptions | None = None) -> Result:
     """Return every finding of a folder, with relative paths and with edits attached to the fixes."""
     with change_directory(_isolate_fixture(folder)):
         return attach_edits(dispatch.lint(*_build_lint_arguments(lint_options or build_options())))
+
+
+def list_parts(result: Result) -> list[Finding]:
+    """Return all findings, and those that were merged into them with the fix that settles both."""
+    merged = (part._replace(fix=finding.fix, run=finding.run) for finding in result.findings for part in finding.parts)
+    return sorted((*result.findings, *merged), key=lambda finding: finding.sort_key)
 
 
 def list_runs(folder: Path, **facts: str) -> list[Run]:

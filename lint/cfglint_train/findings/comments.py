@@ -1,17 +1,62 @@
-"""Stale comments: refusal of edits that would leave the old number in a comment."""
+"""Comments: placeholders, reasons for a value, and numbers that an edit would make wrong."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train.documents.document import CannotEdit, Change, Comment, Document, Edit, Scalar, Set
+from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.foundation.typed import Final
+from cfglint_train.plan.origin import Place
+from cfglint_train.settings.pragmas import MARK
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 # A product in a comment that explains a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
 _PRODUCT: Final = re.compile(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
+
+
+# Words that ask the reader to state a value.
+_PLACEHOLDER: Final = re.compile(
+    r"\b(?:fill[ _-]?(?:me|this|it)?[ _-]?in|to[ _-]?do|fix[ _-]?me|tbd|(?:change|replace|set)[ _-]?(?:me|this))\b",
+    re.I,
+)
+
+
+def find_placeholder(place: Place) -> str | None:
+    """Return the text of a comment on the line of a place that asks for a value (`# FILL IN`), or None."""
+    comment = next(_list_comments_at(place, 0), None)
+    return comment.text if comment is not None and _PLACEHOLDER.search(comment.text) else None
+
+
+def find_purpose(place: Place) -> str | None:
+    """Return what shows that the value at a place was chosen on purpose, or None.
+
+    It is a comment on the same line or directly above, or a named constant in code.
+    """
+    document = place.document
+    if document.syntax == "python":
+        name = _CONSTANT.fullmatch(document.get_text(place.span))
+        if name is not None:
+            return f"`{name[1]}`"
+    comment = next((comment for above in (0, 1) for comment in _list_comments_at(place, above)), None)
+    return None if comment is None or MARK.decode() in comment.text else f"the comment `{comment.text}`"
+
+
+_CONSTANT: Final = re.compile(r"(?:\w+\s*=\s*)?((?:\w+\.)*[A-Z][A-Z0-9_]+)")
+"""A keyword argument or a value that is a constant with a name."""
+
+
+def _list_comments_at(place: Place, above: int) -> Iterator[Comment]:
+    """Yield the comments on the line of a place, or those that fill the line `above` lines further up."""
+    document = place.document
+    line = document.locate(place.span.start).line - above
+    for comment in document.list_comments():
+        start = document.locate(comment.span.start)
+        is_alone = not get_line_text(document, start.line)[: start.column - 1].strip()
+        if start.line == line and (is_alone if above else comment.span.start >= place.span.start):
+            yield comment
 
 
 def check_comments(document: Document, changes: Sequence[Change], edits: Iterable[Edit]) -> None:

@@ -156,6 +156,14 @@ def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Confi
     return key_changes
 
 
+def has_value(config: Config, change: Change) -> bool:
+    """Return whether a change sets a setting to the value that it already has."""
+    if not isinstance(change, Set):
+        return False
+    value = config.get_value(*change.route[len(config.root) :])
+    return type(value) is type(change.value) and bool(value == change.value)
+
+
 def _find_program_refusal(config: Config, change: Change) -> str:
     """Return the reason why a forked training program rejects a change.
 

@@ -85,6 +85,10 @@ class Report(Frozen):
     """True if the text at `place` is a secret, which no output may show."""
     find_remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
     """Function that finds the fix and the help if that is costly; called only for reports that are shown."""
+    quantity: str = ""
+    """Quantity whose verdict the report states, or an empty string. Reports on the same one may be merged."""
+    left_to: str = ""
+    """Code of a rule that covers the report. The report is dropped if that rule has a finding on the run."""
 
     def resolve_remedy(self) -> Report:
         """Return the report with its fix and help, calling `find_remedy` if it is set."""
@@ -161,6 +165,12 @@ class Finding(Frozen):
     """Fix as the rule stated it; the fixer writes it through `run`."""
     run: Run | None = None
     """Run of the finding, or None if the finding is about a single config or its text."""
+    quantity: str = ""
+    """Quantity whose verdict the finding states, as in `Report`."""
+    left_to: str = ""
+    """Code of a rule that covers the finding, as in `Report`."""
+    parts: tuple[Finding, ...] = ()
+    """Merged findings: other causes of the same verdict that the same fix settles."""
 
     @property
     def sort_key(self) -> tuple[str, Position, str, str]:

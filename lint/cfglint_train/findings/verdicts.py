@@ -29,6 +29,13 @@ class Judgement(Frozen):
     verdict: Verdict
     run: Run
     resource: Resource
+    phases: tuple[str, ...] | None
+    """Names of the phases that were compared, or None for all of them."""
+
+    @property
+    def quantity(self) -> str:
+        """Name of the judged quantity; rules that judge the same one report one disease."""
+        return f"{self.resource}: {', '.join(self.phases or ('all phases',))}"
 
     @property
     def severity(self) -> Severity:
@@ -92,7 +99,7 @@ def _judge_worst_phase(run: Run, resource: Resource, phase_names: tuple[str, ...
     if not budgets:
         return None
     phase, budget = max(budgets, key=lambda pair: (pair[1].low > capacity, pair[1].high > capacity, pair[1].expected))
-    return Judgement(phase, budget, capacity, compute_verdict(budget, capacity), run, resource)
+    return Judgement(phase, budget, capacity, compute_verdict(budget, capacity), run, resource, phase_names)
 
 
 def find_worse_evaluation(run: Run) -> Judgement | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.hardware_needed import HardwareNeed, find_hardware_for_all_phases, find_least_changes
+from cfglint_train.fitting.hardware_needed import HardwareNeed, find_hardware_for_all_phases
 from cfglint_train.fitting.moves import OPTIMISATION, SAFE, Dimension, Move
-from cfglint_train.fitting.offload import find_advice
+from cfglint_train.fitting.offload import find_sufficient
 from cfglint_train.fitting.smallest import Problem, Solution, build_solution, find_smallest_for, merge_changes
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
@@ -90,7 +90,8 @@ def list_alternatives(
     if judgement is None:
         return Alternatives(run, None)
     solution = _find_leanest(run, judgement, keep) if goal == "memory" else find_smallest_for(run, None, keep)
-    is_too_large = places.is_lacking_room(judgement)
+    is_offered = places.is_lacking_room(judgement) and _is_costly(solution)
+    advice = find_sufficient(run) if is_offered and run.hardware.get_capacity("host") is None else None
     return Alternatives(
         run,
         judgement,
@@ -98,9 +99,7 @@ def list_alternatives(
         _build_alternatives(run, judgement, keep, solution),
         solution,
         find_hardware_for_all_phases(run, keep) if solution is None and not places.has_room(run) else None,
-        _choose_offload_text(run)
-        if is_too_large and _is_costly(solution) and run.hardware.get_capacity("host") is None
-        else None,
+        advice.text if advice is not None else None,
         find_largest(run, MAXIMIZED_FIELDS[maximized]) if maximized is not None else None,
         MAXIMIZED_FIELDS[maximized] if maximized is not None else None,
     )
@@ -109,19 +108,6 @@ def list_alternatives(
 def _is_costly(solution: Solution | None) -> bool:
     """Return whether the run fits only with a change to the optimization, or not at all."""
     return solution is None or any(move.tier == OPTIMISATION for move in solution.moves)
-
-
-def _choose_offload_text(run: Run) -> str | None:
-    """Describe offloading the optimizer, alone or with the safe changes that reduce the training step most.
-
-    Return None if the training step does not fit with either.
-    """
-    no_changes: Mapping[Field, Any] = {}
-    for changes in (no_changes, find_least_changes(run)):
-        advice = find_advice(run, changes)
-        if advice is not None and advice.after.budget.expected <= advice.after.capacity:
-            return advice.text
-    return None
 
 
 def check_keep(run: Run, keep: Collection[str]) -> None:

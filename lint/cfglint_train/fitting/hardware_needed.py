@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, judge
 from cfglint_train.fitting import places, words
@@ -25,7 +25,7 @@ class HardwareNeed(Frozen):
     need: int
     """Expected bytes per GPU with `settings`."""
     nodes: int | None
-    """Number of nodes on which the run is expected to fit; None if more nodes do not help."""
+    """Number of nodes on which the run is expected to fit; None if more GPUs do not help."""
     gpus: int | None
     """Number of GPUs on these nodes; None if `nodes` is None."""
     gpu: str | None
@@ -36,6 +36,8 @@ class HardwareNeed(Frozen):
     """Key that sets the inference engine's share of the GPU, if the remaining share of every known GPU is too small."""
     lacking_places: Mapping[Resource, int] = {}
     """Expected bytes on the host and the disk, if they lack room on the present nodes."""
+    size_settings: tuple[str, ...] = ()
+    """Settings that give the job the GPUs, if its own options set the size of the group that trains."""
     has_gpu_room: bool = False
     """True if the present GPUs have room, so that only the host or the disk is too small."""
 
@@ -44,7 +46,8 @@ class HardwareNeed(Frozen):
         """Text such as `use 16 GPUs (2 nodes), or a GPU with at least 92.0 GiB (H200)`."""
         ways = []
         if self.nodes is not None:
-            ways.append(f"{self.gpus} GPUs ({self.nodes} nodes)")
+            where = ", ".join(f"`{setting}`" for setting in self.size_settings) or f"{self.nodes} nodes"
+            ways.append(f"{self.gpus} GPUs ({where})")
         other_needs = [f"{format_gib(size)} of {_OTHERS[place]}" for place, size in self.lacking_places.items()]
         if self.has_gpu_room:
             ways.append(" and ".join(other_needs))
@@ -98,8 +101,9 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
         return None
     changes, need = changes_and_need
     changed = run.replace_fields(changes)
-    nodes = _find_nodes(changed, phases)
-    local = run.plan.launch.gpus_per_node or 1
+    more_gpus = _find_more_gpus(changed, phases)
+    nodes = None if more_gpus is None else more_gpus.get("launch.nodes", run.plan.launch.nodes)
+    local = (more_gpus or {}).get("launch.gpus_per_node", run.plan.launch.gpus_per_node) or 1
     settings = words.format_settings(run, changes) if changes else ()
     if changes and not settings:
         return None  # the files cannot state these changes
@@ -112,7 +116,10 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
         if phases is None
         else {}
     )
-    return HardwareNeed(need, nodes, None if nodes is None else nodes * local, card, settings, share, lacking, has_room)
+    gpu_count = None if nodes is None else nodes * local
+    sizes = more_gpus or {} if _has_own_group(run) else {}
+    size_settings = tuple(f"{run.spell_key(field)}: {size}" for field, size in sizes.items())
+    return HardwareNeed(need, nodes, gpu_count, card, settings, share, lacking, size_settings, has_room)
 
 
 def _find_least(
@@ -144,22 +151,41 @@ def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str
     return None if judgement is None else judgement.budget.expected
 
 
-def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
-    """Return the lowest number of nodes, above the present number, on which the phases (None: all) should fit.
+def _has_own_group(run: Run) -> bool:
+    """Return whether the options of the job set the size of the group that trains."""
+    return not run.framework.launch_interface.uses_all_launched_gpus(run.main)
 
-    Return None if the capacity or the present number is unknown, or if more nodes do not help.
+
+def _find_more_gpus(run: Run, phases: Collection[str] | None) -> dict[Field, int] | None:
+    """Return the smallest increase of the GPUs with which the phases (None: all) should fit, or None.
+
+    It is the number of GPUs per node if the job uses only some of those in each node, else the number of nodes. Return
+    None if the capacity or the present number is unknown, or if more GPUs do not help.
     """
-    capacity, too_few = run.hardware.get_capacity("gpu"), run.plan.launch.nodes
-    if not too_few or capacity is None:
+    capacity = run.hardware.get_capacity("gpu")
+    if capacity is None:
         return None
 
-    def can_fit_on(nodes: int) -> bool:
-        more = run.replace_fields({"launch.nodes": nodes})
+    def can_fit_with(changes: Mapping[Field, int]) -> bool:
+        more = run.replace_fields(changes)
         if phases is None:
             return places.has_room(more)
         need = _compute_need(more, {}, phases)
         return need is not None and need <= capacity
 
+    local, available = run.plan.launch.gpus_per_node, run.cluster[1]
+    while _has_own_group(run) and local and available and local * 2 <= available:
+        local *= 2
+        if can_fit_with({"launch.gpus_per_node": local}):
+            return {"launch.gpus_per_node": local}
+    nodes = _find_nodes(run.plan.launch.nodes, lambda nodes: can_fit_with({"launch.nodes": nodes}))
+    return None if nodes is None else {"launch.nodes": nodes}
+
+
+def _find_nodes(too_few: int | None, can_fit_on: Callable[[int], bool]) -> int | None:
+    """Return the lowest number of nodes above `too_few` for which `can_fit_on` holds, or None if there is none."""
+    if not too_few:
+        return None
     if not can_fit_on(MAX_NODES):  # the unsharded part is too large for a GPU, or more nodes do not help
         return None
     enough = too_few * 2

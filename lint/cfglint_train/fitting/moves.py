@@ -234,12 +234,19 @@ def _generate_micro_batches(run: Run) -> Iterator[Move]:
         if other == micro or (other > micro and not (plan.parallel.defers_reduction and other == micro * accumulation)):
             continue
         changes = build_micro_batch_changes(run, micro * accumulation, other)
+        slowdown = row["slowdown_per_halving"] ** max(0.0, log2(micro / other))
         edits = _count_settings(run, changes)
         if edits:
-            slowdown = row["slowdown_per_halving"] ** max(0.0, log2(micro / other))
             gives_up = row["gives_up"] if other < micro else "nothing"
             tier = _find_tier(run, "keeps", "batch.micro")
             yield _build_move(MICRO_BATCH, changes, tier, slowdown, row, edits)._replace(gives_up=gives_up)
+            continue
+        # No file states the accumulation. A smaller effective batch still comes before samples that are cut.
+        changes = {"batch.micro": other}
+        edits = _count_settings(run, changes) if other < micro else 0
+        if edits:
+            move = _build_move(MICRO_BATCH, changes, OPTIMISATION, slowdown, row, edits, steps=0)
+            yield move._replace(gives_up=row["gives_up_alone"])
 
 
 def build_micro_batch_changes(run: Run, effective_batch: int, micro: int) -> dict[Field, Any]:
@@ -278,11 +285,17 @@ def _list_divisors(number: int) -> list[int]:
     return sorted({*small, *(number // part for part in small)}, reverse=True)
 
 
+_MULTIPLE: Final = 64
+"""Number of elements to which kernels pad; a length that is a multiple of it stays one."""
+
+
 def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield a half, a quarter and so on of `value`, while whole and at least `least`, with the number of halvings."""
-    times = 1
-    while value % 2 == 0 and value // 2 >= least:
-        value //= 2
+    """Yield a half, a quarter and so on of `value`, while at least `least`, with the number of halvings.
+
+    They are multiples of the power of two, up to `_MULTIPLE`, that divides `value`.
+    """
+    multiple, times = gcd(value, _MULTIPLE), 1
+    while (value := value // 2 // multiple * multiple) >= max(least, 1):
         yield value, times
         times += 1
 

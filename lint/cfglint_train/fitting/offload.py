@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import list_document_changes
 from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
+from cfglint_train.fitting import words
+from cfglint_train.fitting.hardware_needed import find_least_changes
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
@@ -36,12 +38,25 @@ def describe_offload(run: Run, changes: Mapping[Field, Any]) -> str | None:
     return None if advice is None else advice.text
 
 
-def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
+def find_sufficient(run: Run) -> Advice | None:
+    """Return the effect of offloading the optimizer if the training step then fits, or None.
+
+    It is tried alone, then with the safe changes that reduce the step most.
+    """
+    no_changes: Mapping[Field, Any] = {}
+    for changes in (no_changes, find_least_changes(run)):
+        advice = find_advice(run, changes, is_listed=True)
+        if advice is not None and advice.after.budget.expected <= advice.after.capacity:
+            return advice
+    return None
+
+
+def find_advice(run: Run, changes: Mapping[Field, Any], is_listed: bool = False) -> Advice | None:
     """Return the effect of offloading the optimizer on top of `changes`, or None.
 
     Example: "set `zero_optimization.offload_optimizer`: the backward pass then needs 53.2 GiB per GPU (fits),
     and each node 390 GiB of host memory". Return None if offloading does not help or is
-    already on, if ZeRO is off, or if the files cannot state the change.
+    already on, if ZeRO is off, or if the files cannot state the change. `is_listed`: name `changes` in the text.
     """
     if run.plan.parallel.offload_optimizer != "none" or not run.plan.parallel.zero_stage:
         return None
@@ -61,8 +76,9 @@ def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
     if before is None or after is None or not host or after.budget.expected >= before.budget.expected:
         return None
     setting = next(format_route(tuple(step for step in change.route if isinstance(step, str))) for change in written)
+    others = f", and {', '.join(words.format_settings(run, changes))}" if is_listed else " as well"
     text = (
-        f"set `{setting}`{' as well' if changes else ''}: {after.phase.title} then needs "
+        f"set `{setting}`{others if changes else ''}: {after.phase.title} then needs "
         f"{format_gib(after.budget.expected)} per GPU ({_OUTCOMES[after.verdict]}), and each node "
         f"{format_gib(max(host))} of host memory"
     )

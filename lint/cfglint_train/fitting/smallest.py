@@ -21,9 +21,10 @@ from cfglint_train.fitting.moves import (
     list_dimensions,
     list_refusals,
 )
+from cfglint_train.fitting.offload import find_sufficient
 from cfglint_train.fitting.search import Combination, find_cheapest
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Budget, Phase, Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -255,12 +256,23 @@ def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection
     filled = solve(problem, before, FILLS_IN)
     problem.surely = False
     solution = filled or solve(problem, before)
+    is_cut, is_host_known = _is_cut(solution), run.hardware.get_capacity("host") is not None
+    if is_cut and not is_host_known and find_sufficient(run) is not None:
+        return None  # offloading keeps the samples whole; it is no move because the host's memory is unknown
     if filled is not None or solution is None or phases is not None:
         return solution
     # Include the free moves now; otherwise they would be proposed for the changed run.
     problem.surely = True
     problem.dimensions = [_keep_free_moves(dimension, solution.moves, costly=False) for dimension in all_dimensions]
     return solve(problem, before) or solution
+
+
+_LENGTH: Final[Field] = "sequence.length"
+
+
+def _is_cut(solution: Solution | None) -> bool:
+    """Return whether a solution cuts training samples."""
+    return solution is not None and _LENGTH in solution.changes
 
 
 def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import MISSING, Append, CannotEdit, Change, Delete, Rename, Set
-from cfglint_train.findings.draft import group_by_lens
+from cfglint_train.findings.draft import group_by_lens, has_value
 from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any
@@ -30,7 +30,7 @@ def _generate_settings(run: Run, changes: Mapping[Field, Any]) -> Iterator[str]:
             if isinstance(change, Set) and isinstance(change.value, dict):  # a section
                 for key, value in change.value.items():
                     yield _format_setting(run, config, Set((*change.route, key), value), None)
-            else:
+            elif not has_value(config, change):
                 yield _format_setting(run, config, change, field)
 
 

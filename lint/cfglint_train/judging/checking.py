@@ -18,6 +18,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.certainty import Check as Checker
 from cfglint_train.judging.certainty import grade_report
 from cfglint_train.judging.finding_builder import build_finding
+from cfglint_train.judging.one_disease import is_covered, settle
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.typo_correction import correct_typos
@@ -65,7 +66,9 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
                 reports = _run_rule_on_corrected(rule, checker, main, reports, corrected_run)
             for report, reported_run, reads in islice(reports, MAX_FINDINGS + 1):
                 if len(findings) >= MAX_FINDINGS:
-                    return CheckResult(tuple(findings), tuple(troubles), frozenset(secrets), is_truncated=True)
+                    return CheckResult(tuple(settle(findings)), tuple(troubles), frozenset(secrets), is_truncated=True)
+                if is_covered(report.left_to, report.severity or rule.severity, findings):
+                    continue
                 if report.help is None and (rule.rests_on_vocabulary or rule.rests_on_release):
                     same_file = (config for config in configs if config.document is report.place.document)
                     report = report._replace(help=resolution.describe_source(next(same_file, main)))
@@ -82,7 +85,7 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
                     secrets.add(report.place.document.get_text(report.place.span).strip("\"'"))
         except Exception as error:  # a crashed rule is reported with its code, never swallowed
             troubles.append(Trouble(main.document.path, describe_crash(error), rule=rule.code, is_internal=True))
-    return CheckResult(tuple(findings), tuple(troubles), frozenset(secrets))
+    return CheckResult(tuple(settle(findings)), tuple(troubles), frozenset(secrets))
 
 
 def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Iterator[_Report]:

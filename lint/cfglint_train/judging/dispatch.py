@@ -17,6 +17,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
 from cfglint_train.judging.collector import Ledger
 from cfglint_train.judging.finding_builder import build_finding
+from cfglint_train.judging.one_disease import describe_parts
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import CheckedFile, Result, Trouble, build_trouble
 from cfglint_train.judging.selection import Selection, build_settings_resolver
@@ -188,6 +189,7 @@ class LintRun:
             from cfglint_train.judging.suppressions import filter_suppressed
 
             findings = filter_suppressed(findings, ledger, self.selection)
+        findings = [describe_parts(finding) if finding.parts else finding for finding in findings]
         comparison = (
             None if self.options.baseline is None else self._compare_with_baseline(self.options.baseline, findings)
         )

@@ -46,6 +46,8 @@ def build_finding(
         fields_read=graded.fields_read,
         intent=_apply_fix_settings(rule, graded.fix, selection.settings_for(document.path)),
         run=run,
+        quantity=report.quantity,
+        left_to=report.left_to,
     )
 
 

@@ -44,7 +44,11 @@ def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: 
     # Rules did not check an unread run, so its suppressions may only appear to be unused.
     unread_paths = {item.path for item in findings if registry.RULES[item.code].unchecked == "run"}
     unclear_paths |= unread_paths - checked_paths
-    remaining = [finding for finding in findings if not is_suppressed(finding)]
+    remaining = []
+    for finding in findings:
+        parts = tuple([part for part in finding.parts if not is_suppressed(part)])
+        if not is_suppressed(finding):
+            remaining.append(finding._replace(parts=parts) if finding.parts else finding)
     ledger.troubles = [item for item in ledger.troubles if (item.path, item.message) not in suppressed_messages]
     unused = {}
     for path, (document, suppressions) in ledger.suppressions.items():

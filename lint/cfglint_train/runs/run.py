@@ -379,7 +379,7 @@ def build_run(inputs: RunInputs) -> Run:
     if inputs.sharding is not None and plan.get_origin("parallel.strategy") is None:
         plan.put("parallel.strategy", *inputs.sharding)
     for field, value in inputs.facts.items():
-        if field == _GPUS and _has_fewer_processes(inputs, plan, value):
+        if (field == _GPUS and _has_fewer_processes(inputs, plan, value)) or _is_set_by_job(inputs, plan, field):
             continue
         plan.put(field, value.value, value.origin)
         conflicts.pop(field, None)
@@ -402,6 +402,13 @@ def build_run(inputs: RunInputs) -> Run:
 
 
 _GPUS: Final[Field] = "launch.gpus_per_node"
+
+
+def _is_set_by_job(inputs: RunInputs, plan: ResolvedPlan, field: Field) -> bool:
+    """Return whether the options of a job set the size of the group that trains, whatever the size of the cluster."""
+    uses_all_gpus = frameworks.load(inputs.main.framework).launch_interface.uses_all_launched_gpus
+    is_size = field in ("launch.nodes", _GPUS)
+    return is_size and plan.get(field) is not None and not uses_all_gpus(inputs.main)
 
 
 def _has_fewer_processes(inputs: RunInputs, plan: ResolvedPlan, offered: FieldValue) -> bool:

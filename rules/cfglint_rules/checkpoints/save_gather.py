@@ -67,10 +67,10 @@ def check(run: Run) -> Iterator[Report]:
     judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
-    if step_judgement is not None and step_judgement.verdict == "does not fit":
-        return  # HST001 reports it; the run does not reach a checkpoint
-    if step_judgement is not None and judgement.budget.expected <= step_judgement.budget.expected:
-        return  # HST001 reports the step, which needs at least as much
+    # The run does not reach a checkpoint, or the step needs at least as much.
+    is_step_worse = step_judgement is not None and (
+        step_judgement.verdict == "does not fit" or judgement.budget.expected <= step_judgement.budget.expected
+    )
     fix = _build_fix(run)
     yield Report(
         f"saving {describe_verdict(judgement)}",
@@ -80,6 +80,7 @@ def check(run: Run) -> Iterator[Report]:
         notes=(format_breakdown(judgement.budget), *_explain_frozen(run)),
         help=None if fix is not None else _build_help(run),
         grounds=judgement.grounds,
+        left_to="HST001" if is_step_worse else "",
     )
 
 

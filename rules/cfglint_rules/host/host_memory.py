@@ -90,8 +90,7 @@ def check(run: Run) -> Iterator[Report]:
     judgement = judge(run, "host", list_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
-    if judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement):
-        return  # HST002 reports it
+    is_left = judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement)
     fix = _build_loading_fix(judgement)
     yield Report(
         f"{judgement.phase.title} {describe_verdict(judgement)}",
@@ -102,6 +101,7 @@ def check(run: Run) -> Iterator[Report]:
         help=_build_help(judgement, fix),
         min_certainty=judgement.min_certainty,
         grounds=judgement.grounds,
+        left_to="HST002" if is_left else "",
     )
 
 

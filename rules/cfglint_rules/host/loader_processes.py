@@ -53,8 +53,7 @@ def check(run: Run) -> Iterator[Report]:
     if not has_too_many_workers(run):
         return
     judgement = judge(run, "host", ALWAYS_REPORTED_PHASES)
-    if judgement is not None and judgement.verdict == "does not fit" and is_caused_by_workers(judgement):
-        return  # HST001 reports it
+    is_left = judgement is not None and judgement.verdict == "does not fit" and is_caused_by_workers(judgement)
     worker_bytes, workers, ranks = (
         load_table().coefficients["worker"],
         run.plan.data.workers,
@@ -68,4 +67,5 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place("data.workers"),
         help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
         "its own workers",
+        left_to="HST001" if is_left else "",
     )

@@ -2,8 +2,8 @@
 
 ## What it does
 Estimates the memory of one evaluation batch on top of the training states, and compares it with the GPU's memory. This
-covers evaluations during training and after it (LLaMA-Factory's `do_eval`). If the training step does not fit either,
-only MEM001 reports it.
+covers evaluations during training and after it (LLaMA-Factory's `do_eval`). If MEM001 reports that the training step
+does not fit either, its finding covers the evaluation too.
 
 ## Why is this bad?
 Training runs well, then the job fails with CUDA out of memory at its first evaluation. With `eval_strategy: epoch` that
@@ -81,10 +81,10 @@ _FIELD: Final[Field] = "batch.eval_micro"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the training step is expected to fit on the GPU but an evaluation fits worse."""
+    """Yield a report if an evaluation fits worse on the GPU than the training step."""
     judgement, step = find_worse_evaluation(run), judge(run, "gpu", STEP_PHASES)
-    if judgement is None or step is None or step.budget.expected > step.capacity:
-        return  # MEM001 reports it if training does not fit
+    if judgement is None or step is None:
+        return
     batch, origin = run.plan.batch.eval_micro, run.get_origin(_FIELD)
     is_inferred = origin is not None and origin.kind == "inferred"
     description = (
@@ -102,6 +102,7 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty=judgement.min_certainty,
         find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
+        left_to="MEM001" if step.budget.expected > step.capacity else "",
     )
 
 

@@ -23,8 +23,8 @@ that is about 200 kB per token and layer, compared to 8 kB with checkpointing. T
 
 ## Fix safety
 The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
-change includes activation checkpointing. Safe: the loss is the same, and a step takes about a third longer. Unsafe if
-the step is only tight, because the run is then expected to work without the fix.
+change includes activation checkpointing. MEM001 then says it in the same finding. Safe: the loss is the same, and a
+step takes about a third longer. Unsafe if the step is only tight, because the run is then expected to work without it.
 
 If the framework rejects checkpointing for the model (axolotl does for MPT), the message gives the reason instead.
 
@@ -73,7 +73,14 @@ def check(run: Run) -> Iterator[Report]:
     place = run.find_place(_FIELD, "batch.micro")
     if reason is not None:
         message = f"the step does not fit without activation checkpointing, but {reason}"
-        yield Report(message, place, severity, min_certainty=judgement.min_certainty, grounds=judgement.grounds)
+        yield Report(
+            message,
+            place,
+            severity,
+            min_certainty=judgement.min_certainty,
+            grounds=judgement.grounds,
+            quantity=judgement.quantity,
+        )
         return
     peak = "" if checkpointed.phase.title == judgement.phase.title else f" in {checkpointed.phase.title}"
     yield Report(
@@ -85,4 +92,5 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty=judgement.min_certainty,
         find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,
+        quantity=judgement.quantity,
     )

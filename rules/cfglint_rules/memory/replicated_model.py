@@ -55,6 +55,7 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place("parallel.zero_stage", "parallel.strategy", "model.id"),
         "error",
         find_remedy=partial(_find_remedy, run),
+        quantity=judgement.quantity,
     )
 
 

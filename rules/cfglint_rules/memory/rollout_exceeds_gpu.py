@@ -2,8 +2,8 @@
 
 ## What it does
 Estimates the memory for generation, and for the passes that score the generated answers, on GPUs that training shares
-with the inference engine. It compares the result with the GPU's memory. If the training step does not fit either, only
-MEM001 reports it.
+with the inference engine. It compares the result with the GPU's memory. If MEM001 reports the training step, that
+finding covers the rollout too.
 
 ## Why is this bad?
 The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
@@ -44,13 +44,13 @@ RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimat
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the training step fits but the rollout does not, or is tight on a stated GPU."""
+    """Yield a report if the rollout does not fit, or is tight on a stated GPU."""
     judgement = judge(run, "gpu", (ROLLOUT_PHASE,))
     if judgement is None or judgement.verdict == "fits":
         return
     step = judge(run, "gpu", STEP_PHASES)
-    if step is None or step.verdict != "fits":
-        return  # MEM001's fix covers the rollout too
+    if step is None:
+        return
     is_generation = judgement.phase.event == "generation"
     subject = "generation alongside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
@@ -63,6 +63,7 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty=judgement.min_certainty,
         find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
+        left_to="" if step.verdict == "fits" else "MEM001",  # whose fix covers the rollout too
     )
 
 

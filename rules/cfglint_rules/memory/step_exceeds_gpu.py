@@ -77,6 +77,7 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty=judgement.min_certainty,
         find_remedy=partial(_find_remedy, run, judgement),
         grounds=judgement.grounds,
+        quantity=judgement.quantity,
     )
 
 
@@ -153,9 +154,10 @@ def _build_help(run: Run, judgement: Judgement, solution: Solution | None) -> st
     from cfglint_train.fitting import offload, states
     from cfglint_train.fitting.hardware_needed import find_hardware_needed
 
-    advice = offload.describe_offload(run, solution.changes if solution is not None and is_safe else {})
-    if is_safe:
-        return advice
+    if solution is not None and is_safe:
+        return offload.describe_offload(run, solution.changes)
+    sufficient = offload.find_sufficient(run)
+    advice = offload.describe_offload(run, {}) if sufficient is None else sufficient.text
     hardware = find_hardware_needed(run)
     smaller, larger = advice or states.describe_smaller_states(run), hardware.description if hardware else ""
     separator = "; or " if larger.startswith("use ") else "; "

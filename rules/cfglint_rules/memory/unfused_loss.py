@@ -25,8 +25,9 @@ axolotl ignores the key unless the plugin is loaded, so the fix writes both.
 
 ## Fix safety
 The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
-change includes the fused loss. Safe: the loss is the same up to rounding. It requires the liger-kernel package.
-LLaMA-Factory supports the package only for pretraining and supervised fine-tuning, so the fix is offered only there.
+change includes the fused loss, which MEM001 then says in the same finding. Safe: the loss is the same up to rounding.
+It requires the liger-kernel package. LLaMA-Factory supports the package only for pretraining and supervised
+fine-tuning, so the fix is offered only there.
 
 ## When it does not apply
 Silent if an adapter is trained on `lm_head`: Liger's loss reads the frozen base weight, so the adapter would get no
@@ -99,6 +100,7 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty="followed" if is_fitting else judgement.min_certainty,
         find_remedy=partial(_find_remedy, run, move),
         grounds=judgement.grounds,
+        quantity=judgement.quantity,
     )
 
 

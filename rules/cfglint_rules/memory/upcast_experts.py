@@ -81,6 +81,7 @@ def check(run: Run) -> Iterator[Report]:
         notes=("PEFT's `prepare_model_for_kbit_training` casts every unquantized 16-bit weight to fp32",),
         find_remedy=partial(_find_remedy, run, judgement, quantized),
         grounds=judgement.grounds,
+        quantity=judgement.quantity,
     )
 
 

@@ -23,6 +23,7 @@ default of 1 with 10.
 
 ## Fix safety
 Safe: training does not change. The statistics are collected every 10 steps with OLMo, and every 5 with OLMo-core.
+Unsafe if a comment at the setting or a named constant shows that the interval was chosen on purpose.
 
 ## References
 ai2-olmo 0.6.0 `train.py`, `optim.py`; ai2-olmo-core 3.0.0 `train/trainer.py` (metrics_collect_interval).
@@ -33,9 +34,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
+from cfglint_train.findings.comments import find_purpose
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import format_changes
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -66,5 +69,10 @@ def check(run: Run) -> Iterator[Report]:
         else:
             count = f"{syncs_per_tensor} host-device synchronizations per tensor"
         cost = f"`{key}` collects parameter statistics {frequency}: {count} each time"
-    better = metrics.suggested_interval
-    yield Report(cost, run.find_place(_FIELD), fix=Fix("safe", format_changes(run, {_FIELD: better}), {_FIELD: better}))
+    changes: dict[Field, Any] = {_FIELD: metrics.suggested_interval}
+    place, message = run.find_place(_FIELD), format_changes(run, changes)
+    purpose = find_purpose(place) if run.is_stated(_FIELD) else None
+    fix = Fix("safe", message, changes)
+    if purpose is not None:
+        fix = Fix("unsafe", f"{message}; {purpose} may give a reason for the present value", changes)
+    yield Report(cost, place, fix=fix)

@@ -39,7 +39,8 @@ Safe if only one meaning is possible, as in these cases:
 - a list of strings if LLaMA-Factory expects a comma-separated string
 
 Unsafe if the current value works but means something else (`"false"`), or if a word is only similar to a valid one.
-Removing an empty key to get its default is also unsafe.
+Removing an empty key to get its default is also unsafe. A key whose comment asks for a value (`# FILL IN`) is not
+removed.
 
 ## When it does not apply
 These values are not reported:
@@ -109,6 +110,7 @@ from cfglint_rules.vocabulary.values import Schema, describe_expected, format_va
 from cfglint_rules.vocabulary.verdicts import is_possibly_from_fork, list_verdicts
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Change, Delete, Route, Set, Unknown
+from cfglint_train.findings.comments import find_placeholder
 from cfglint_train.findings.finding import Applicability, Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
@@ -177,7 +179,8 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
         outcome, effect = "nothing checks it, and it matches none of them", "misread"
     else:
         outcome, effect = "it is not converted", "misread"
-    fix = _build_fix(occurrence, schema)
+    placeholder = find_placeholder(occurrence.place) if value is None else None
+    fix = None if placeholder is not None else _build_fix(occurrence, schema)
     effects = _find_value_effects(occurrence, schema, effect)
     if not effects.is_uniform:
         outcome += f" since {get_target_release(occurrence.config).title} {effects.spans[-1][1][0]}"
@@ -208,6 +211,7 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
         occurrence.place,
         effects.limit_severity("error" if is_certain else "warning"),
         None if fix is None else fix._replace(grounds=all_grounds),
+        help=None if placeholder is None else f"state the value that `{placeholder}` asks for",
         grounds=all_grounds,
     )
 

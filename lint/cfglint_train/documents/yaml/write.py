@@ -25,6 +25,7 @@ from cfglint_train.documents.document import (
     Set,
     Span,
     follow,
+    list_scalars,
 )
 from cfglint_train.documents.writer import Writer, find_own_entry, is_empty, is_identical
 from cfglint_train.documents.yaml.dialects import PYYAML, construct_scalar, get_omegaconf_dialect
@@ -275,6 +276,9 @@ class YamlWriter(Writer[Document]):
             return "{" + ", ".join(pairs) + "}"
         if isinstance(value, list):
             return "[" + ", ".join(self._format_inline(item, True, None) for item in value) + "]"
+        moved = None if replaced is not None else self._find_moved_text(value, in_flow)
+        if moved is not None:
+            return moved
         if isinstance(value, str):
             if replaced is not None and replaced.style == "'" and value.isprintable():
                 return "'" + value.replace("'", "''") + "'"
@@ -287,6 +291,16 @@ class YamlWriter(Writer[Document]):
             return str(value).lower()
         text: str = yaml.safe_dump(value, width=float("inf")).split("\n")[0]
         return text
+
+    def _find_moved_text(self, value: Any, in_flow: bool) -> str | None:
+        """Return the text of a deleted scalar with the same value, which keeps its quotes at the new place, or None."""
+        deleted = (self.document.find_node(route) for route in sorted(self.deleted_routes, key=str))
+        for node in (scalar for removed in deleted for scalar in list_scalars(removed)):
+            if node.tag is None and not node.is_anchored and is_identical(self.document.build_value(node), value):
+                text = self.document.get_text(node.span)
+                if text and text.isprintable() and not (in_flow and not node.style and re.search(r"[,?\[\]{}]", text)):
+                    return text
+        return None
 
     def _is_safe_plain(self, text: str, in_flow: bool) -> bool:
         """Return whether both dialects read `text` as the same string if it is written without quotes."""

@@ -22,7 +22,6 @@ from cfglint_train.frameworks.openrlhf.lens import (
     is_ppo,
     read_setting,
 )
-from cfglint_train.frameworks.openrlhf.lenses import ACTOR_GROUP
 from cfglint_train.plan.fields import Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -36,7 +35,6 @@ def infer(job: Job) -> None:
     config, plan = job.main, job.plan
     if not ENTRIES[read_usage(config).entry]:
         return
-    _infer_actor_group(job)
     _infer_sequences(job)
     infer_engine(job)
     plan.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")
@@ -61,19 +59,6 @@ def _put_effective(job: Job, field: Field, value: Any, note: str) -> None:
     origin = job.plan.get_origin(field)
     place = None if origin is None else origin.place
     job.plan.put(field, value, Origin("inferred", place, note, "" if origin is None else origin.key))
-
-
-def _infer_actor_group(job: Job) -> None:
-    """Infer the size of the actor's group, which its own flags set independently of the cluster's size."""
-    config = job.main
-    if read_usage(config).entry != "train_ppo_ray":
-        return
-    for field, names in ACTOR_GROUP:
-        count = read_setting(config, names, INTEGER)
-        if count is not None and job.plan.get(field) != count:
-            origin = find_origin(config, names)
-            note = "the actor's group; other roles have their own GPUs"
-            job.plan.put(field, count, Origin("inferred", origin.place, note, origin.key))
 
 
 def _infer_sequences(job: Job) -> None:
@@ -211,6 +196,8 @@ def _list_roles(job: Job) -> Iterator[Role]:
         nodes, gpus = (
             read_setting(config, names, INTEGER) for names in (flag.list_node_flags(flags), flag.list_gpu_flags(flags))
         )
+        if flags == "actor" and nodes is not None and gpus is not None:  # the plan of a scenario may differ
+            nodes, gpus = plan.get("launch.nodes"), plan.get("launch.gpus_per_node")
         return Role(name, source, trained, nodes, gpus, pool, offload)
 
     yield build_role("actor", "actor", model, True, "actor")
