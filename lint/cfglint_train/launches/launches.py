@@ -496,8 +496,10 @@ def _parse_overrides(
         assumed = "; ".join(dict.fromkeys(item.assumption for item in setting_words if item.assumption))
         origin = Origin("user", place, script, ".".join(map(str, route)), framework.name, assumed)
         argument = None if word is None else _find_argument(document, invocation, word, route)
-        unknown = value == _UNDETERMINED or any(item.is_optional for item in setting_words)
-        overrides[route] = Override(Unknown(f"what {script} gives") if unknown else value, origin, argument)
+        unknown = isinstance(value, str) and value.startswith(_UNDETERMINED)
+        if unknown or any(item.is_optional for item in setting_words):
+            value = Unknown(f"what {script} gives", value.removeprefix(_UNDETERMINED) if unknown else "")
+        overrides[route] = Override(value, origin, argument)
     return overrides
 
 
@@ -518,7 +520,8 @@ def _find_argument(document: ShellDocument, invocation: Invocation, word: Word, 
 
 
 _UNDETERMINED: Final = "cfglint-untold"
-"""Placeholder for an undetermined value while the framework parses the words."""
+"""Placeholder for an undetermined value while the framework parses the words, in front of a path in an unknown folder.
+"""
 
 
 def _render_word(word: Word) -> str:
@@ -526,7 +529,9 @@ def _render_word(word: Word) -> str:
     if word.is_known or word.is_optional:
         return word.text
     name, sign, _ = word.text.partition("=")
-    return f"{name}={_UNDETERMINED}" if sign and not set("$`") & set(name) else _UNDETERMINED
+    if sign and not set("$`") & set(name):
+        return f"{name}={_UNDETERMINED}{word.text[len(name) + 1 :] if word.known_suffix else ''}"
+    return f"{_UNDETERMINED}{word.text}" if word.known_suffix else _UNDETERMINED
 
 
 def _find_setting_words(words: list[str], route: Route) -> range:

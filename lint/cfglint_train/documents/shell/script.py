@@ -458,4 +458,5 @@ def drop_prefix(word: Word, count: int) -> Word:
 
 
 def _build_argument(word: Word) -> Argument:
-    return Argument(word.span, word.text, Unknown(word.why) if word.why else word.text, word)
+    value = Unknown(word.why, word.text if word.known_suffix else "") if word.why else word.text
+    return Argument(word.span, word.text, value, word)
