@@ -315,6 +315,27 @@ def test_a_script_starts_the_file_of_the_folder_that_it_changes_to(here, script,
     assert counts == {f"{project}/configs/run.yaml": project == started for project in "ab"}
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "axolotl train a/configs/run.yaml",
+        'axolotl train "$ROOT/a/configs/run.yaml"',
+        "cd /workspace && axolotl train a/configs/run.yaml",
+        "for name in run other; do axolotl train a/configs/$name.yaml; done",
+        "for file in a/configs/*.yaml; do axolotl train $file; done",
+        "axolotl train a/configs/r${SIZE}n.yaml",
+        "bash jobs/inner.sh",
+        "sbatch jobs/inner.sh",
+        'ssh host "cd /x; axolotl train a/configs/run.yaml"',
+        "gantry run --gpus 8 -- bash -c 'axolotl train a/configs/run.yaml'",
+    ],
+)
+def test_a_script_that_is_named_stands_for_the_runs_that_it_starts(here, script):
+    inner = "axolotl train a/configs/run.yaml\n"
+    put(here, {"a/configs/run.yaml": AXOLOTL, "b/run.yaml": AXOLOTL, "jobs/go.sh": script, "jobs/inner.sh": inner})
+    assert [run.main.document.path for run in lint_runs(here, "jobs/go.sh")] == ["a/configs/run.yaml"]
+
+
 @pytest.mark.parametrize("cwd", [".", "a", "a/configs", ".."])
 def test_what_a_script_starts_does_not_depend_on_where_cfglint_runs(here, cwd):
     command = "torchrun --nnodes 4 train.py configs/run.yaml\n"

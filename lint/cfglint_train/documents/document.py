@@ -141,14 +141,16 @@ MAX_DIGITS: Final = 300
 class Unknown:
     """The value of a setting that cannot be determined from the text.
 
-    `reason` names the expression or fact that it depends on.
+    `reason` names the expression or fact that it depends on. `path` is the value as written if it is a path and only
+    its folder is unknown (`$MODELS/Qwen/Qwen2.5-7B`), else empty.
     """
 
-    __slots__ = ("reason",)
+    __slots__ = ("path", "reason")
 
-    def __init__(self, reason: str) -> None:
-        """Store the reason."""
+    def __init__(self, reason: str, path: str = "") -> None:
+        """Store the reason and the path."""
         self.reason = reason
+        self.path = path
 
     def __repr__(self) -> str:
         """Return the class name with the reason."""

@@ -41,12 +41,14 @@ class Judgement(Frozen):
     def severity(self) -> Severity:
         """Severity of a report on the estimate.
 
-        Error if even the lower bound exceeds the capacity, info if that depends on the assumption in `grounds`, and
-        warning otherwise.
+        Error if even the lower bound exceeds the capacity, info if that depends on the assumption in `grounds` and no
+        candidate release makes it true, and warning otherwise.
         """
         if self.verdict != "does not fit":
             return "warning"
-        return "info" if self.grounds else "error"
+        if not self.grounds:
+            return "error"
+        return "info" if _find_filling_release(self.run) is None else "warning"
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
@@ -57,10 +59,13 @@ class Judgement(Frozen):
         samples = _count_full_length_samples(self) if self.verdict == "does not fit" else None
         if samples is None:
             return ()
-        note = (
-            f"all {samples} sequences of a batch have the full length; if one has it and the others are short, it may "
-            "fit"
+        filling_release = _find_filling_release(self.run)
+        exception = (
+            "if one has it and the others are short, it may fit"
+            if filling_release is None
+            else f"{self.run.framework.title} {filling_release} and older always fill them"
         )
+        note = f"all {samples} sequences of a batch have the full length; {exception}"
         return (Ground("sequence.length", self.run.plan.sequence.length, "assumed", note),)
 
     @property
@@ -148,6 +153,13 @@ def format_interval(budget: Budget) -> str:
     """Return ` (70.1 to 79.8)`, or an empty string if both ends are the same."""
     low, high = (f"{size / 2**30:.1f}" for size in (budget.low, budget.high))
     return f" ({low} to {high})" if low != high else ""
+
+
+def _find_filling_release(run: Run) -> str | None:
+    """Return the newest candidate release that fills all packs to the full length, or None if no candidate does."""
+    package, fills_packs = run.framework.manifest.package, run.framework.traits.fills_packs
+    candidates = run.main.releases.find_candidates(package).releases
+    return next((item for item in reversed(candidates) if fills_packs(run.main.replace_release(package, item))), None)
 
 
 def _count_full_length_samples(judgement: Judgement) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cfglint_train.documents.document import CannotEdit
+from cfglint_train.documents.document import CannotEdit, Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -123,6 +123,13 @@ def bound_below(lowest: int, codec: Codec) -> Codec:
         return number
 
     return Codec(read, codec.write)
+
+
+def accept_unknown_folder(codec: Codec) -> Codec:
+    """Return a codec that also reads a path in an unknown folder, as written (`$MODELS/Qwen/Qwen2.5-7B`)."""
+    return Codec(
+        lambda value: value.path if isinstance(value, Unknown) and value.path else codec.read(value), codec.write
+    )
 
 
 def write_zero_as_null(codec: Codec) -> Codec:

@@ -10,6 +10,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
+    from cfglint_train.frameworks.key_usage import LaunchedKey
 
 Strength = Literal["replaces", "adds", "lowers"]
 """Effect of evidence on findings about keys.
@@ -88,6 +89,8 @@ class ConfigEvidence(Frozen):
     """Evidence that keys may have been added to upstream's vocabulary."""
     copies: Mapping[str, ConfigEvidence] = {}
     """Evidence about the copies or forks of the packages that a Python config passes settings to, by framework."""
+    launched_keys: tuple[LaunchedKey, ...] = ()
+    """Keys that every launch of the config sets and that show its release."""
     mutations: object = None
     """Mutations of the settings by programs before the framework reads them (`get_mutations`).
 

@@ -67,6 +67,11 @@ class FlagParser:
         """Return a launch's setting with its place in the vocabulary, or None if it is not checked."""
         return None
 
+    def is_launch_evidence(self, config: Config, route: Route) -> bool:
+        """Return whether a setting that a launch passes shows which releases may run the configuration."""
+        option = self.find_launcher_option(config, route)
+        return option is not None and not option.class_steps and option.route == route
+
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
         """Return the effect of a setting that a launch passes although the release lacks it.
 

@@ -23,6 +23,16 @@ _MAX_KEYS: Final = 300
 """Maximum number of keys to check against every release; no configuration in the corpus has more than 220."""
 
 
+class LaunchedKey(Frozen):
+    """A key that every launch of a configuration sets."""
+
+    route: Route
+    """Route of the key below the configuration's root."""
+    entry: Entry
+    document: Document
+    """Launch script that sets the key."""
+
+
 class RefusedKey(Frozen):
     """A key that the newest release rejects, although another release accepts it."""
 
@@ -30,6 +40,8 @@ class RefusedKey(Frozen):
     """Route of the key below the configuration's root."""
     entry: Entry
     status: Status
+    script: Document | None = None
+    """Launch script that sets the key, or None if the configuration does."""
 
     def __str__(self) -> str:
         """Return the reason for the rejection: the key does not exist yet, or was removed."""
@@ -75,6 +87,7 @@ def find_used_keys(
     document: Document,
     root: Route,
     package: str | None = None,
+    launched: Iterable[LaunchedKey] = (),
 ) -> list[KeyUse]:
     """Return the keys of a configuration that have a value, except those that every release has unchanged.
 
@@ -83,8 +96,12 @@ def find_used_keys(
     """
     history = _KeyHistory(vocabulary, context, package)
     uses: list[KeyUse] = []
-    for route, entry in _walk_entries(document, root):
-        if is_fixed_place(route) and not history.is_lasting(route) and _is_evidence(entry, document):
+    for route, entry, script in _walk_keys(document, root, None, launched):
+        if (
+            is_fixed_place(route)
+            and not history.is_lasting(route)
+            and (script is not None or _is_evidence(entry, document))
+        ):
             uses.append(KeyUse(route, entry, partial(history.check_releases, route)))
             if len(uses) == _MAX_KEYS:
                 break
@@ -99,31 +116,33 @@ def infer_release(
     root: Route,
     release: str,
     package: str | None = None,
+    launched: Iterable[LaunchedKey] = (),
 ) -> ReleaseHint | None:
     """Return evidence about the release from the keys, or None if `release`, the newest candidate, accepts them all.
 
     `is_fixed_place` returns whether a route means the same setting in every file. `package` is another package that the
-    vocabulary depends on (transformers, for LLaMA-Factory); if set, all releases are that package's.
+    vocabulary depends on (transformers, for LLaMA-Factory); if set, all releases are that package's. `launched` are the
+    keys that every launch adds.
     """
     candidates = [
-        (route, entry)
-        for route, entry in _walk_entries(document, root, vocabulary.rejectable)
-        if is_fixed_place(route) and _is_evidence(entry, document)
+        (route, entry, script)
+        for route, entry, script in _walk_keys(document, root, vocabulary.rejectable, launched)
+        if is_fixed_place(route) and (script is not None or _is_evidence(entry, document))
     ]
     if not candidates:
         return None
     history = _KeyHistory(vocabulary, context, package)
     refused_keys = []
-    for route, entry in candidates:
+    for route, entry, script in candidates:
         status = history.find_status(route, release)
         if status is not None and is_refused(status):
-            refused_keys.append(RefusedKey(route, entry, status))
+            refused_keys.append(RefusedKey(route, entry, status, script))
     if not refused_keys:
         return None
     routes = [
         route
-        for route, entry in _walk_entries(document, root)
-        if is_fixed_place(route) and _is_evidence(entry, document)
+        for route, entry, script in _walk_keys(document, root, None, launched)
+        if is_fixed_place(route) and (script is not None or _is_evidence(entry, document))
     ]
     # Keys that the newest release rejects come first: most other releases reject them too, which ends the check.
     routes = [*(key.route for key in refused_keys), *routes]
@@ -206,6 +225,17 @@ def _walk_entries(document: Document, root: Route, names: Set[str] | None = None
             for name, entry in mapping.index.items():
                 if names is None or name in names:
                     yield (*route[len(root) :], name), entry
+
+
+def _walk_keys(
+    document: Document, root: Route, names: Set[str] | None, launched: Iterable[LaunchedKey]
+) -> Iterator[tuple[Route, Entry, Document | None]]:
+    """Yield the keys of a configuration and those that its launches add, each of the latter with its script."""
+    for route, entry in _walk_entries(document, root, names):
+        yield route, entry, None
+    for key in launched:
+        if names is None or key.route[-1] in names:
+            yield key.route, key.entry, key.document
 
 
 def _is_evidence(entry: Entry, document: Document) -> bool:

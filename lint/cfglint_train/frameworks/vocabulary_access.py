@@ -18,7 +18,7 @@ from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
+    from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey, ReleaseHint
     from cfglint_train.frameworks.lens import Config
     from cfglint_train.plan.certainty import Ground
 
@@ -146,26 +146,34 @@ class VocabularyAccess:
         return None
 
     def infer_release(
-        self, document: Document, root: Route, release: str, package: str | None = None
+        self,
+        document: Document,
+        root: Route,
+        release: str,
+        package: str | None = None,
+        launched: Iterable[LaunchedKey] = (),
     ) -> ReleaseHint | None:
         """Return the releases that the keys are written for, or None if `release` accepts all keys.
 
         `package`: another package that the vocabulary depends on; if set, all releases are that package's.
+        `launched`: keys that every launch of the configuration adds.
         """
         from cfglint_train.frameworks.key_usage import infer_release
 
         context = Context(entry=self.find_entry(document, root))
-        return infer_release(self.vocabulary, context, self.is_fixed_place, document, root, release, package)
+        return infer_release(self.vocabulary, context, self.is_fixed_place, document, root, release, package, launched)
 
-    def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
+    def find_used_keys(
+        self, document: Document, root: Route, package: str | None = None, launched: Iterable[LaunchedKey] = ()
+    ) -> list[KeyUse]:
         """Return the keys that not all releases accept, each with the releases that do.
 
-        `package`: as in `infer_release`.
+        `package` and `launched`: as in `infer_release`.
         """
         from cfglint_train.frameworks.key_usage import find_used_keys
 
         context = Context(entry=self.find_entry(document, root))
-        return find_used_keys(self.vocabulary, context, self.is_fixed_place, document, root, package)
+        return find_used_keys(self.vocabulary, context, self.is_fixed_place, document, root, package, launched)
 
     def is_fixed_place(self, route: Route) -> bool:
         """Return whether a route means the same setting in every file."""

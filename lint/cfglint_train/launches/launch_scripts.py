@@ -511,24 +511,12 @@ class LaunchScripts:
                 yield document
 
     def list_started_files(self, path: str) -> Iterator[str]:
-        """Yield the repository's Python programs that a script starts, and the configuration files that it passes."""
-        from cfglint_train.documents.shell.folders import resolve_working_folder
-        from cfglint_train.launches.entries import resolve_program
+        """Yield the repository's files that a script starts: programs, other scripts and configuration files."""
+        from cfglint_train.launches.started_files import list_started_files
 
         index = self.repositories.get_index(path)
         for document in self._read_scripts((path,), path):
-            for invocation in document.invocations:
-                words = (word.text.rpartition("=")[2] for word in invocation.words)
-                configs = (
-                    os.path.join(resolve_working_folder(document, invocation), word)
-                    for word in words
-                    if word.endswith(files.CONFIGURATIONS)
-                )
-                candidates = (
-                    resolve_program(document, invocation, self.sources, index),
-                    *(self.sources.find(word, path) for word in configs),
-                )
-                yield from (file for file in candidates if file is not None)
+            yield from list_started_files(document, self.sources, index, self.read_script)
 
     def read_program(self, path: str) -> Document | None:
         """Return the parsed Python program at `path`, or None if it cannot be read or parsed."""

@@ -500,8 +500,10 @@ def _parse_overrides(
             argument = LaunchArgument(document, (invocation.number, f"--{route[0]}")) if len(route) == 1 else None
         else:
             argument = None if word is None else _find_argument(document, invocation, word, route)
-        unknown = value == _UNDETERMINED or any(item.is_optional for item in setting_words)
-        overrides[route] = Override(Unknown(f"what {script} gives") if unknown else value, origin, argument)
+        unknown = isinstance(value, str) and value.startswith(_UNDETERMINED)
+        if unknown or any(item.is_optional for item in setting_words):
+            value = Unknown(f"what {script} gives", value.removeprefix(_UNDETERMINED) if unknown else "")
+        overrides[route] = Override(value, origin, argument)
     return overrides
 
 
@@ -522,7 +524,8 @@ def _find_argument(document: ShellDocument, invocation: Invocation, word: Word, 
 
 
 _UNDETERMINED: Final = "cfglint-untold"
-"""Placeholder for an undetermined value while the framework parses the words."""
+"""Placeholder for an undetermined value while the framework parses the words, in front of a path in an unknown folder.
+"""
 
 
 def _render_word(word: Word) -> str:
@@ -530,7 +533,9 @@ def _render_word(word: Word) -> str:
     if word.is_known or word.is_optional:
         return word.text
     name, sign, _ = word.text.partition("=")
-    return f"{name}={_UNDETERMINED}" if sign and not set("$`") & set(name) else _UNDETERMINED
+    if sign and not set("$`") & set(name):
+        return f"{name}={_UNDETERMINED}{word.text[len(name) + 1 :] if word.known_suffix else ''}"
+    return f"{_UNDETERMINED}{word.text}" if word.known_suffix else _UNDETERMINED
 
 
 def _find_setting_words(words: list[str], route: Route) -> range:

@@ -28,7 +28,7 @@ from cfglint_train.plan.releases import BestRelease, PossibleReleases, Releases
 from cfglint_train.releases.statements import ReleaseStatements
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.key_usage import KeyUse
+    from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey
 
 
 class CandidateReleases(Frozen):
@@ -80,7 +80,9 @@ def find_candidate_releases(
     ]
     if hints and keys is not None:
         narrowed = candidate_releases._replace(
-            releases=filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root)).releases
+            releases=filter_by_keys(
+                candidate_releases.releases, keys.find_used_keys(document, root, launched=statements.launched_keys)
+            ).releases
         )
         for test, reason in hints:
             narrowed = narrowed.narrow(test, reason)
@@ -193,7 +195,8 @@ def build_possible_releases(
 ) -> PossibleReleases:
     """Return the possible releases of a framework for a config; `chosen` is the release that cfglint checks."""
     package = framework.manifest.package
-    uses = [] if framework.keys is None else framework.keys.find_used_keys(document, root)
+    launched = statements.launched_keys
+    uses = [] if framework.keys is None else framework.keys.find_used_keys(document, root, launched=launched)
     support = filter_by_keys(candidate_releases.releases, uses)
     if _is_older_excluded(framework, statements):
         return _create_possible_releases(package, support, chosen, candidate_releases.reasons)
@@ -208,12 +211,18 @@ def build_possible_releases(
 
 
 def build_companion_releases(
-    host: Framework, releases: Releases, framework: Framework, document: Document, root: Route, package: str
+    host: Framework,
+    releases: Releases,
+    framework: Framework,
+    document: Document,
+    root: Route,
+    package: str,
+    launched: Iterable[LaunchedKey] = (),
 ) -> PossibleReleases:
     """Return the possible releases of a package that is installed with a host framework.
 
     At least one candidate of the host must allow a release, and the release must accept the keys. `framework` owns the
-    document's keys: it is the host itself, or the framework of a companion.
+    document's keys: it is the host itself, or the framework of a companion. `launched`: keys that every launch adds.
     """
     chosen, host_candidates = releases.by_package[package].version, releases.find_candidates(host.manifest.package)
     remaining = CandidateReleases(_list_releases(package, host.name, host_candidates.releases, chosen))
@@ -228,7 +237,8 @@ def build_companion_releases(
     decides = keys is not None and package in (listed.package, listed.companion_package)
     other_package = None if package == listed.package else package
     support = filter_by_keys(
-        remaining.releases, keys.find_used_keys(document, root, other_package) if keys is not None and decides else []
+        remaining.releases,
+        keys.find_used_keys(document, root, other_package, launched) if keys is not None and decides else [],
     )
     if chosen not in support.releases:
         support = KeySupport(remaining.releases, None)  # the host's requirement is stronger evidence than the keys

@@ -14,7 +14,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.key_usage import ReleaseHint
+from cfglint_train.frameworks.key_usage import LaunchedKey, ReleaseHint
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import find_vocabulary
 from cfglint_train.frameworks.requires import load_requirements
@@ -44,11 +44,18 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
     _add_installed(framework, releases)
     companion_package = framework.manifest.companion_package
     if companion_package is not None:
-        _resolve_keyed_package(framework, companion_package, releases, document, root)
+        _resolve_keyed_package(framework, companion_package, releases, document, root, statements.launched_keys)
     for package in releases.by_package:
         if package not in (framework_package, framework.name) and not releases.is_stated(package):
             releases.candidate_finders[package] = partial(
-                candidates.build_companion_releases, framework, releases, framework, document, root, package
+                candidates.build_companion_releases,
+                framework,
+                releases,
+                framework,
+                document,
+                root,
+                package,
+                statements.launched_keys,
             )
     if framework_package in statements.pins and len(statements.pins) > 1:
         from cfglint_train.releases.exclusions import find_exclusions
@@ -146,9 +153,11 @@ def _resolve_framework(
         return Release(first if is_older else framework.default_release, Origin("assumed", note=note))
     newest, reasons = candidate_releases.releases[-1], " and ".join(candidate_releases.reasons)
     keys = framework.keys
-    hint = None if keys is None else keys.infer_release(document, root, newest)
+    launched = statements.launched_keys
+    hint = None if keys is None else keys.infer_release(document, root, newest, launched=launched)
     if hint is not None and keys is not None:
-        support = candidates.filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root))
+        uses = keys.find_used_keys(document, root, launched=launched)
+        support = candidates.filter_by_keys(candidate_releases.releases, uses)
         # A development version may be the only release that accepts all keys.
         fitting = hint.find_newest(candidate_releases.releases) or (
             None if reasons else hint.find_newest(keys.vocabulary.releases)
@@ -196,13 +205,18 @@ def _get_releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
 
 
 def _resolve_keyed_package(
-    framework: Framework, package: str, releases: Releases, document: Document, root: Route
+    framework: Framework,
+    package: str,
+    releases: Releases,
+    document: Document,
+    root: Route,
+    launched: tuple[LaunchedKey, ...],
 ) -> None:
     """Lower the release of a package that also determines keys (transformers) until it accepts the keys in use."""
     current = releases.by_package.get(package)
     if current is None or current.origin.kind == "user" or framework.keys is None:
         return
-    hint = framework.keys.infer_release(document, root, current.version, package)
+    hint = framework.keys.infer_release(document, root, current.version, package, launched)
     if hint is None:
         return
     allowed, upper_bound = releases.allowed_releases.get(package), parse_release(current.version)

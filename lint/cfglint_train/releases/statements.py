@@ -11,6 +11,7 @@ from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.plan.releases import AllowedReleases, Release
 
 if TYPE_CHECKING:
+    from cfglint_train.frameworks.key_usage import LaunchedKey
     from cfglint_train.releases.pins.readers import Pin
     from cfglint_train.releases.pins.search import ResolvedPin
 
@@ -18,17 +19,22 @@ if TYPE_CHECKING:
 class ReleaseStatements:
     """The user's and the repository's statements about the release of each package."""
 
-    __slots__ = ("facts", "named", "pins")
+    __slots__ = ("facts", "launched_keys", "named", "pins")
 
     def __init__(
-        self, facts: Mapping[str, FieldValue], pins: Mapping[str, ResolvedPin], named: Callable[[str], str]
+        self,
+        facts: Mapping[str, FieldValue],
+        pins: Mapping[str, ResolvedPin],
+        named: Callable[[str], str],
+        launched_keys: tuple[LaunchedKey, ...] = (),
     ) -> None:
-        """Combine facts that the user states with pins of requirement files."""
+        """Combine facts that the user states with pins of requirement files and the keys that every launch sets."""
         self.facts = facts
         """Stated release by package, from flags, pragmas and settings."""
         self.pins = pins
         self.named = named
         """Function that formats the path of a file for reports."""
+        self.launched_keys = launched_keys
 
     def get_release(self, package: str) -> Release | None:
         """Return the exact release that the user states or requirement files pin, or None."""

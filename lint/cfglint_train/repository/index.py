@@ -92,6 +92,11 @@ class RepositoryIndex:
             at += len(end) - 1
         return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
+    def find_by_extension(self, extensions: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the files with any of these extensions."""
+        paths = (path for path in self._get_listing().files if path.endswith(extensions))
+        return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
+
     def find_by_suffix(self, path: str, referring_file: str) -> str | None:
         """Return the file that a path on another machine refers to, or None if no file or several files match."""
         paths = self.list_by_suffix(path, referring_file)

@@ -10,6 +10,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.framework import Framework
+from cfglint_train.frameworks.key_usage import LaunchedKey
 from cfglint_train.frameworks.lens import Override
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.releases.requirements import Requirements
@@ -57,35 +58,44 @@ class Statements:
                 raise cluster_facts.FactError(str(error), origin) from None
         return {route: Override(value, origin._replace(key=str(route[-1]))) for route, value in settings.items()}
 
-    def collect_release_statements(self, document: Document, sources: Sources) -> ReleaseStatements:
+    def collect_release_statements(
+        self,
+        document: Document,
+        sources: Sources,
+        scripts: Iterable[Document] = (),
+        launched_keys: tuple[LaunchedKey, ...] = (),
+    ) -> ReleaseStatements:
         """Return the statements about releases for a document: from flags, pragmas, settings and requirement files.
 
-        Raise `FactError` if a fact is invalid.
+        `scripts` start the document: their pragmas count, except for a package about which they differ. Raise
+        `FactError` if a fact is invalid.
         """
         facts = {
             name: fact
-            for name, fact in self.collect_facts(document).items()
+            for name, fact in self.collect_facts(document, releases=_read_agreed_releases(scripts)).items()
             if name not in cluster_facts.HARDWARE_FACTS
         }
         pins = self._requirements.collect_pins(document.path)
-        return ReleaseStatements(facts, pins, lambda path: sources.format_path(path, document.path))
+        return ReleaseStatements(facts, pins, lambda path: sources.format_path(path, document.path), launched_keys)
 
     def collect_facts(
         self,
         document: Document,
         other_documents: Iterable[Document] = (),
         launch: Mapping[str, FieldValue] | None = None,
+        releases: Mapping[str, FieldValue] | None = None,
     ) -> Mapping[str, FieldValue]:
         """Return the facts about cluster and releases for a document; the strongest source wins.
 
-        The sources, from weakest to strongest, are its launch, the settings, pragmas in the other files of the run, its
-        own pragmas, and flags. Raise `FactError` if a fact is invalid.
+        The sources, from weakest to strongest, are its launch, the settings, `releases`, pragmas in the other files of
+        the run, its own pragmas, and flags. Raise `FactError` if a fact is invalid.
         """
         settings = self.settings_for(document.path)
         origin = Origin("user", note=os.path.basename(settings.source or "settings"))
         layers = [
             launch or {},
             {name: FieldValue(text, origin) for name, text in settings.collect_facts(document.path).items()},
+            releases or {},
             *(_read_pragma_facts(other) for other in other_documents),
             _read_pragma_facts(document),
             {
@@ -97,6 +107,21 @@ class Statements:
         for layer in layers:
             facts = cluster_facts.merge_facts(facts, layer)
         return facts
+
+
+def _read_agreed_releases(scripts: Iterable[Document]) -> Mapping[str, FieldValue]:
+    """Return the releases that the pragmas of launch scripts state and on which the scripts agree."""
+    releases: dict[str, FieldValue] = {}
+    disputed = set[str]()
+    for script in scripts:
+        for name, fact in _read_pragma_facts(script).items():
+            if releases.setdefault(name, fact).value != fact.value:
+                disputed.add(name)
+    return {
+        name: fact
+        for name, fact in releases.items()
+        if name not in disputed and name not in cluster_facts.HARDWARE_FACTS
+    }
 
 
 def _read_pragma_facts(document: Document) -> Mapping[str, FieldValue]:

@@ -6,15 +6,16 @@ If a config refers to a companion file, that file is read even if the command li
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from cfglint_train.documents.document import MISSING, Document, Route
+from cfglint_train.documents.document import MISSING, Document, Entry, Route, Scalar, Unknown
 from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
+from cfglint_train.frameworks.key_usage import LaunchedKey
 from cfglint_train.frameworks.lens import Config, Override, Role
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.hardware.catalogue import build_hardware
@@ -32,7 +33,7 @@ from cfglint_train.repository.index import Repositories
 from cfglint_train.repository.sources import Sources
 from cfglint_train.runs.run import Run, RunInputs, Unresolved, build_run
 from cfglint_train.runs.statements import CommandLine, Statements
-from cfglint_train.settings import cluster_facts
+from cfglint_train.settings import cluster_facts, pragmas
 from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -223,14 +224,20 @@ class Workspace:
         path = self.sources.find(stated_path, script.path)
         return None if path is None else self.documents.read_document(path)
 
-    def _collect_release_statements(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
+    def _collect_release_statements(
+        self,
+        framework: frameworks.Framework,
+        document: Document,
+        scripts: Iterable[Document] = (),
+        launched_keys: tuple[LaunchedKey, ...] = (),
+    ) -> ReleaseStatements:
         """Return the statements about releases for a main config.
 
         They come from flags, settings and requirement files, then from a vendored copy of the framework, then from
         install commands in the repository. If a command installs a different release than a requirement file pins,
-        neither counts.
+        neither counts. `scripts` start the document, and all of them set `launched_keys`.
         """
-        statements = self.statements.collect_release_statements(document, self.sources)
+        statements = self.statements.collect_release_statements(document, self.sources, scripts, launched_keys)
         if self.upstream or framework.manifest.layout is None:
             return statements
         statements = self.forks.add_copy_release(framework.manifest, document.path, statements)
@@ -252,7 +259,7 @@ class Workspace:
                 **installed_pins,
                 **{name: pin for name, pin in pins.items() if pin.is_specified or name not in installed_pins},
             }
-        return ReleaseStatements(statements.facts, pins, statements.named)
+        return ReleaseStatements(statements.facts, pins, statements.named, launched_keys)
 
     def _get_cache_folder(self, path: str) -> str | None:
         """Return the cache folder that applies to a file, or None."""
@@ -289,6 +296,7 @@ class Workspace:
         if caller_launch is not None:
             main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
             main.launch_overrides, main.launches = caller_launch.launch_overrides, caller_launch.invocations
+        main = self._apply_launch_releases(main, [item for item in (launch, caller_launch) if item is not None])
         main = _ignore_unread_settings(main)
         main = merge_section_files(main, self.sources, self.repositories)
         companions_by_launcher = [
@@ -360,6 +368,21 @@ class Workspace:
                 and all(path and self.read_configs(path) for path in recipes.values()),
             )
         )
+
+    def _apply_launch_releases(self, main: Config, launches: Iterable[MergedLaunch]) -> Config:
+        """Return a config with the releases that its launch scripts state or that their options show."""
+        scripts = dict.fromkeys(script for launch in launches for script in launch.documents)
+        scripts.pop(main.document, None)
+        keys = tuple(_list_launched_keys(main))
+        if main.role != "main" or not (keys or any(pragmas.MARK in script.source for script in scripts)):
+            return main
+        framework = frameworks.load(main.framework)
+        statements = self._collect_release_statements(framework, main.document, scripts, keys)
+        main = main.replace()
+        main.releases = resolve_releases(framework, main.document, main.root, statements)
+        self._set_evidence(main, statements)
+        main.evidence = main.evidence._replace(launched_keys=keys)
+        return main
 
     def _find_recipes(self, main: Config) -> dict[str, str | None]:
         """Return the settings files that launches pass to the program, each with its path in the repository or None."""
@@ -561,6 +584,20 @@ class Workspace:
 def _get_syntaxes(reference: Reference) -> Collection[str]:
     """Return the syntaxes that a framework's files may use."""
     return list_frameworks()[reference.framework].clues.keys()
+
+
+def _list_launched_keys(main: Config) -> Iterator[LaunchedKey]:
+    """Yield the keys that every launch of a config sets and that show its release."""
+    keys = frameworks.load(main.framework).keys
+    for route, override in main.overrides.items() if keys is not None and main.document.syntax != "shell" else ():
+        place, value = override.origin.place, override.value
+        if place is None or value is MISSING or value is None or isinstance(value, Unknown):
+            continue
+        if keys is not None and keys.is_launch_evidence(main, route):
+            name = str(route[-1])
+            yield LaunchedKey(
+                route, Entry(Scalar(place.span, name, value=name), Scalar(place.span, "")), place.document
+            )
 
 
 def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:

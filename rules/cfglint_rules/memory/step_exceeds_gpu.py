@@ -38,7 +38,8 @@ assumes 80 GB. If the number of nodes or GPUs is not stated, it assumes the fewe
 parallelism needs. The message then names the assumption, and the finding is at most a warning.
 
 If samples are concatenated without padding, cfglint may assume only one full-length sample per micro batch. If the step
-exceeds the memory only when all samples have the full length, the finding is an info.
+exceeds the memory only when all samples have the full length, the finding is an info. It is a warning if the release is
+not stated and a candidate release fills all packs to the full length, as TRL does before 0.19.0.
 
 ## References
 The pages of docs/memory-model.md derive every term; docs/fit.md lists the changes and their costs.

@@ -2,7 +2,8 @@
 
 ## What it does
 Reports configurations with keys that the newest release rejects, if no release is stated. cfglint then checks the file
-against the newest release that accepts all of its keys. It reports this once per file, with the rejected keys.
+against the newest release that accepts all of its keys. It reports this once per file, with the rejected keys. The
+options that every launch of the file passes count as its keys.
 
 The finding is a warning if a fresh installation gets the release that rejects the keys. Otherwise it is an info, for
 example if the requirements limit the framework to older releases.
@@ -49,7 +50,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.key_usage import ReleaseHint
+from cfglint_train.frameworks.key_usage import RefusedKey, ReleaseHint
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import assume_fresh_install
 from cfglint_train.plan.origin import Place
@@ -69,7 +70,11 @@ def check(config: Config) -> Iterator[Report]:
         newest = fresh_release or _find_newest(config, framework, package)
         hint = (
             keys.infer_release(
-                config.document, config.root, newest, None if package == framework_package else secondary
+                config.document,
+                config.root,
+                newest,
+                None if package == framework_package else secondary,
+                config.evidence.launched_keys,
             )
             if newest
             else None
@@ -105,16 +110,23 @@ def _find_newest(config: Config, framework: Framework, package: str) -> str:
     return framework.list_installed(config.release).get(package) or keys.vocabulary.packages[package][-1]
 
 
+def _find_place(config: Config, key: RefusedKey) -> Place:
+    return Place(key.script or config.document, key.entry.key.span)
+
+
 def _build_report(config: Config, package: str, title: str, newest: str, hint: ReleaseHint, is_fresh: bool) -> Report:
     first, *others = hint.refused_keys
-    place = Place(config.document, first.entry.key.span)
+    subject = "file" if first.script is None else "launch"
     checked_release = config.releases.by_package[package]
+    remedy = f"rewrite the file with `cfglint migrate --to {package}={newest}`"
+    if first.script is not None:
+        remedy = f"change the options of the launch for {title} {newest}"
     more = f"; {format_count(len(others), 'more key')}" if others else ""
     return Report(
-        f"{title} {newest} refuses this file ({first}{more}); it is checked against {checked_release.version}",
-        place,
+        f"{title} {newest} refuses this {subject} ({first}{more}); it is checked against {checked_release.version}",
+        _find_place(config, first),
         "warning" if is_fresh else "info",
-        related=tuple(Related(Place(config.document, other.entry.key.span), f"{other}") for other in others),
-        help=f"set `{package}=RELEASE`, or rewrite the file with `cfglint migrate --to {package}={newest}`",
+        related=tuple(Related(_find_place(config, other), f"{other}") for other in others),
+        help=f"set `{package}=RELEASE`, or {remedy}",
         grounds=(assume_fresh_install(package, newest),) if is_fresh else (),
     )

@@ -89,7 +89,7 @@ class Command(Frozen):
     forwards: int | None
     """Number of words in front of the script's `"$@"`, or None if the command does not contain it."""
     input: tuple[Fragment, ...] | None
-    """Text of the heredoc that the command reads, or None."""
+    """Text of the heredoc or here-string that the command reads, or None."""
 
 
 class ExpansionBudget:
@@ -460,6 +460,10 @@ class Script(Outline):
         body = None
         if heredoc is not None:
             body = tuple(self._read_heredoc(heredoc[0], heredoc[1], node.start_byte, chain, 0))
+        for child in node.children:
+            if child.type == "herestring_redirect" and child.named_children:
+                word = child.named_children[-1]
+                body = tuple(self.expand(word.start_byte, word.end_byte, "plain", node.start_byte, chain, 0))
         words = tuple(self._build_words(fields, spans))
         return Command(self, node.start_byte, chain, words, tuple(prefix), forwards, body)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from cfglint_train.documents.document import Position
 from cfglint_train.documents.limits import LimitExceeded
@@ -109,6 +110,9 @@ class Outline:
                 body = node.child_by_field_name("body")
                 if body is not None:
                     redirects[body.id] = tuple(child for child in node.children if child.type.endswith("_redirect"))
+                    if self._get_text(body) == b"cat":  # `cat <<EOF | bash`
+                        for redirect in redirects[body.id]:
+                            redirects.update(dict.fromkeys(_find_piped_commands(redirect), (redirect,)))
             elif kind == "command":
                 self.simple_commands.append((node, chain, redirects.get(node.id, ())))
                 self._note_builtin(node, chain, redirects.get(node.id, ()))
@@ -315,6 +319,13 @@ def find_heredoc(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] |
         elif child.type == "heredoc_start":
             quoted = any(quote in text[child.start_byte : child.end_byte] for quote in (b"'", b'"', b"\\"))
     return None if body is None else (body, bool(quoted))
+
+
+def _find_piped_commands(redirect: SyntaxNode) -> Iterator[int]:
+    """Yield the identity of the command that reads a heredoc through a pipe; the grammar puts it into the heredoc."""
+    pipelines = (child for child in redirect.named_children if child.type == "pipeline")
+    for pipeline in pipelines:
+        yield from (child.id for child in pipeline.named_children[:1] if child.type == "command")
 
 
 def _find_captured_heredoc(node: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:

@@ -35,6 +35,10 @@ class Launcher(Frozen):
     """
     skips: int = 0
     """Number of words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
+    script_flags: frozenset[str] = frozenset()
+    """Options whose value is a shell script (`sbatch --wrap`)."""
+    reads_input: bool = False
+    """True if the launcher runs its standard input as a shell script if the command names no program."""
     has_assignments: bool = False
     """True if `NAME=value` words before the program set its environment (`env`; also Ray, which runs a shell)."""
 
@@ -90,6 +94,8 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
         _split_names("--contiguous --exclusive --get-user-env -h --help -H --hold --ignore-pbs -k --no-kill --nice "
              "--no-requeue -O --overcommit -s --oversubscribe --parsable --propagate -Q --quiet --reboot --requeue "
              "--spread-job --stepmgr --test-only --usage --use-min-nodes -v --verbose -V --version -W --wait"),
+        script_flags=_split_names("--wrap"),
+        reads_input=True,
     ),
     "mpirun": Launcher(
         value_flags=_split_names("-n -np --np -c -N --npernode -npernode --ppn -ppn -perhost --hostfile -hostfile "
@@ -126,7 +132,7 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "eval": Launcher(value_flags=frozenset(), target_kind="text"),
     "ssh": Launcher(
         value_flags=_split_names("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"), target_kind="text",
-        skips=1,
+        skips=1, reads_input=True,
     ),
 }  # fmt: skip
 
@@ -165,12 +171,20 @@ _SUBCOMMANDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
 _WRAPPERS: Final = _split_names(
     "docker podman nerdctl conda mamba micromamba pixi poetry pipenv pdm rye hatch kubectl enroot nsys ncu strace "
     "ltrace py-spy memray xargs parallel aprun jsrun flux bsub qsub tmux screen script sky runai dstack poe tox nvprof "
-    "proxychains proxychains4 hfai clush pdsh fabric modal numawrap wandb clearml-agent mlflow"
+    "proxychains proxychains4 hfai clush pdsh fabric modal numawrap wandb clearml-agent mlflow gantry beaker salloc "
+    "gcloud ngc su runuser flock watch parallel-ssh pssh"
 )
+_SCRIPT_OPTIONS: Final = _split_names("--cmd --command --commandline --wrap")
+"""Options whose value is a shell script if it holds a command, in any program."""
 _PROGRAM_NAMES: Final = _split_names(
     "torchrun deepspeed accelerate accelerate-launch axolotl llamafactory-cli lmf python python3 ray srun mpirun uv "
     "bash sh"
 )
+_STARTED: Final = re.compile(
+    r"(?:^|[;&|(\n]|\b(?:do|then|else|exec|nohup|time|sudo|env)\b)\s*(?:\w+=\S*\s+)*"
+    rf"(?:\S*/)?(?:{'|'.join(sorted(_PROGRAM_NAMES))}|python[0-9.]+)\s"
+)
+"""Start of a program by name in the text of a script."""
 _PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
@@ -204,6 +218,8 @@ class CommandPart(Frozen):
     """Variables that this program sets for the program that it starts (`env`)."""
     script: tuple[int, ...] | None = None
     """Indices of the words that run as a shell script (`bash -c WORD`); empty if the shell reads stdin."""
+    script_offset: int = 0
+    """Start of the script in its first word (`--wrap=SCRIPT`)."""
     open: str = ""
     """Reason why its words may be incomplete, such as an unknown variable; else empty."""
 
@@ -232,11 +248,15 @@ def _parse_part(words: Sequence[Word], at: int, module: bool) -> tuple[CommandPa
     launcher = LAUNCHERS.get(program)
     head = tuple(range(at, after))
     if launcher is None:
-        following = (
-            _find_program(words, after) if program.rsplit("/", 1)[-1] in _WRAPPERS or not words[at].is_known else None
-        )
+        is_wrapper = program.rsplit("/", 1)[-1] in _WRAPPERS or not words[at].is_known
+        following = _find_program(words, after) if is_wrapper else _find_separated_program(words, after)
         end = len(words) if following is None else following
+        script = _find_script(words, range(after, end), is_wrapper)
+        if script is not None:
+            following, end = None, len(words)
         part = _parse_leaf(program, head, range(after, end), words)
+        if script is not None:
+            part = part._replace(script=(script.word,), script_offset=script.value_offset)
         return part, following, following is not None and _MODULE.fullmatch(words[following].text) is not None
     return _parse_launcher(program, launcher, head, after, words)
 
@@ -283,6 +303,7 @@ def _parse_launcher(
     skipped: list[int] = []
     unknown_reason = ""
     script: tuple[int, ...] | None = None
+    script_offset = 0
     at = after
     following: int | None = None
     is_module = launcher.target_kind == "script"
@@ -305,6 +326,8 @@ def _parse_launcher(
             if program == "python" and text == "-c":
                 return _parse_leaf(program, head, range(after, len(words)), words), None, False
             flags.append(flag)
+            if flag.name in launcher.script_flags and (flag.values or flag.value_offset):
+                script, script_offset = flag.values or (at,), flag.value_offset
             at += 1 + len(flag.values)
             continue
         if launcher.has_assignments and (setting := _parse_assignment(word)) is not None:
@@ -340,13 +363,23 @@ def _parse_launcher(
         if script is None and following is None:
             script = ()
         is_module = True
+    if script is None and following is None and launcher.reads_input:
+        script = ()
     end = len(words) if following is None else min(following, len(words))
     if following is not None and following >= len(words):
         following = None
     used = {index for flag in flags for index in (flag.word, *flag.values)} | {*(script or ())}
     arguments = tuple(index for index in range(after, end) if index not in used and words[index].text != "--")
     part = CommandPart(
-        program, head, range(after, end), tuple(flags), arguments, tuple(environment), script, unknown_reason
+        program,
+        head,
+        range(after, end),
+        tuple(flags),
+        arguments,
+        tuple(environment),
+        script,
+        script_offset,
+        unknown_reason,
     )
     return part, following, is_module
 
@@ -416,6 +449,29 @@ def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: S
 def is_option(word: Word) -> bool:
     """Return whether a word is an option; a negative number is a value."""
     return _OPTION.match(word.text) is not None
+
+
+def _find_separated_program(words: Sequence[Word], at: int) -> int | None:
+    """Return the index of a program named right after `--` (`submit --gpus 8 -- bash -c ...`), or None."""
+    index = next((index for index in range(at, len(words) - 1) if words[index].text == "--"), None)
+    is_program = index is not None and words[index + 1].text.rsplit("/", 1)[-1] in _PROGRAM_NAMES
+    return index + 1 if index is not None and is_program else None
+
+
+def _find_script(words: Sequence[Word], places: range, is_wrapper: bool) -> CommandFlag | None:
+    """Return the first word that holds a shell script, as a flag with the place of the script, or None.
+
+    It is the value of an option for commands, or any word of a wrapper. In both cases, it starts a program by name.
+    """
+    for index in places:
+        text = words[index].text
+        name, equals, value = text.partition("=")
+        if name in _SCRIPT_OPTIONS and equals and _STARTED.search(value):
+            return CommandFlag(name, index, (), len(name) + 1)
+        is_value = index > places.start and words[index - 1].text in _SCRIPT_OPTIONS
+        if (is_value or is_wrapper) and not is_option(words[index]) and _STARTED.search(text):
+            return CommandFlag(text, index, ())
+    return None
 
 
 def _find_program(words: Sequence[Word], at: int) -> int | None:

@@ -300,8 +300,13 @@ class ShellScript(Document):
             self._add_part(part, [name, *words], None, 0, None)
             self.invocations[-1].is_directive = True
 
-    def _add_command(self, command: Command, parent: int | None) -> None:
-        """Add the invocations of a command and of the scripts that it passes to shells."""
+    def _add_command(
+        self, command: Command, parent: int | None, outer_input: tuple[Fragment, ...] | None = None
+    ) -> None:
+        """Add the invocations of a command and of the scripts that it passes to shells.
+
+        `outer_input` is the heredoc of the command around a nested one, which shares its standard input.
+        """
         if not command.words:
             return
         self._commands += 1
@@ -314,9 +319,11 @@ class ShellScript(Document):
             environment = part.environment
             parent = invocation.number
             if part.script is not None:
-                self._add_nested(part, command, parent)
+                self._add_nested(part, command, parent, command.input or outer_input)
 
-    def _add_nested(self, part: CommandPart, command: Command, parent: int) -> None:
+    def _add_nested(
+        self, part: CommandPart, command: Command, parent: int, heredoc: tuple[Fragment, ...] | None
+    ) -> None:
         """Add the commands of a script that a shell receives as a word or reads from standard input."""
         assert part.script is not None
         script = command.script
@@ -326,9 +333,10 @@ class ShellScript(Document):
         for index in part.script:
             if pieces:
                 pieces.append(Fragment(b" ", pieces[-1].sites, exact=False))
-            pieces += command.words[index].fragments
+            word = command.words[index]
+            pieces += (word if pieces else drop_prefix(word, part.script_offset)).fragments
         if not part.script:
-            pieces += command.input or ()
+            pieces += heredoc or ()
         pieces = [piece for piece in pieces if piece.text]
         if not pieces:
             return
@@ -341,7 +349,7 @@ class ShellScript(Document):
             normalize_source(text), script.budget, tuple(pieces), (script, command.at, command.chain), script.depth + 1
         )
         for nested_command in unwrap_commands(inner):
-            self._add_command(nested_command, parent)
+            self._add_command(nested_command, parent, heredoc)
 
     def _add_part(
         self,
@@ -457,4 +465,5 @@ def drop_prefix(word: Word, count: int) -> Word:
 
 
 def _build_argument(word: Word) -> Argument:
-    return Argument(word.span, word.text, Unknown(word.why) if word.why else word.text, word)
+    value = Unknown(word.why, word.text if word.known_suffix else "") if word.why else word.text
+    return Argument(word.span, word.text, value, word)

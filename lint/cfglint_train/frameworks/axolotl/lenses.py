@@ -11,7 +11,7 @@ from cfglint_train.foundation.versions import ValueByRelease
 from cfglint_train.frameworks.axolotl import activations, method
 from cfglint_train.frameworks.axolotl.fsdp import FSDP_LENS, WRAPPING, has_fsdp
 from cfglint_train.frameworks.axolotl.settings import read_bool, read_integer
-from cfglint_train.frameworks.codec import build_choice
+from cfglint_train.frameworks.codec import accept_unknown_folder, build_choice
 from cfglint_train.frameworks.hf_trainer.arguments import build_argument_key
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZER_FIELDS, OPTIMIZERS
 from cfglint_train.frameworks.lens import (
@@ -235,7 +235,7 @@ _ROPE: Final = Custom(
 )
 
 LENSES: Final = (
-    Key("model.id", parse_routes("base_model"), PYDANTIC.string),
+    Key("model.id", parse_routes("base_model"), accept_unknown_folder(PYDANTIC.string)),
     Key("model.revision", parse_routes("revision_of_model", "model_revision"), PYDANTIC.string),
     Key("model.trust_remote_code", parse_routes("trust_remote_code"), PYDANTIC.boolean, default=False),
     Key("model.from_scratch", parse_routes("reinit_weights"), PYDANTIC.boolean, default=False),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import ValueByRelease
-from cfglint_train.frameworks.codec import Codec, build_choice
+from cfglint_train.frameworks.codec import Codec, accept_unknown_folder, build_choice
 from cfglint_train.frameworks.hf_trainer.arguments import (
     build_argument_key,
     build_batch_key,
@@ -144,7 +144,7 @@ def _is_wrapping_blocks(config: Config) -> bool:
 
 
 LENSES: Final = (
-    Key("model.id", parse_routes("model_name_or_path"), PLAIN.string),
+    Key("model.id", parse_routes("model_name_or_path"), accept_unknown_folder(PLAIN.string)),
     Key("model.revision", parse_routes("model_revision"), PLAIN.string, default="main"),
     Key(
         "model.trust_remote_code",

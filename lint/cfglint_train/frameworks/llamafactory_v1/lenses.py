@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Codec, build_choice
+from cfglint_train.frameworks.codec import Codec, accept_unknown_folder, build_choice
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
 from cfglint_train.frameworks.lens import Config, Triple, build_default_origin
 from cfglint_train.frameworks.lens_types import Custom, Key, refuse_write
@@ -155,7 +155,7 @@ _CHECKPOINTING_CODEC: Final = build_choice({True: "full", False: "none"})
 _ATTENTION_CODEC: Final = build_choice({"sdpa": "sdpa", "eager": "eager", "flash_attention_2": "flash"})
 
 LENSES: Final = (
-    _build_key("model.id", "model", PLAIN.string, "Qwen/Qwen3-4B-Instruct-2507"),
+    _build_key("model.id", "model", accept_unknown_folder(PLAIN.string), "Qwen/Qwen3-4B-Instruct-2507"),
     _build_key("model.trust_remote_code", "trust_remote_code", PLAIN.boolean, False, False),
     Custom(
         {

@@ -12,7 +12,7 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.evidence import ForkTrace
-from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint, is_refused
+from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey, RefusedKey, ReleaseHint, is_refused
 from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.openrlhf.flags import (
@@ -104,7 +104,12 @@ class OpenRLHFKeys(Keys):
         return find_switch_values(config)
 
     def infer_release(
-        self, document: Document, root: Route, release: str, package: str | None = None
+        self,
+        document: Document,
+        root: Route,
+        release: str,
+        package: str | None = None,
+        launched: Iterable[LaunchedKey] = (),
     ) -> ReleaseHint | None:
         """Return the release hint of all flags, whatever their values, or None if `release` accepts them."""
         releases = Releases({"openrlhf": Release(release, Origin("assumed"))})
@@ -124,7 +129,9 @@ class OpenRLHFKeys(Keys):
                 refused_keys.append(RefusedKey((spellings[-1],), entry, fact.resolve_status()))
         return ReleaseHint(tuple(refused_keys), is_accepted)
 
-    def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
+    def find_used_keys(
+        self, document: Document, root: Route, package: str | None = None, launched: Iterable[LaunchedKey] = ()
+    ) -> list[KeyUse]:
         """Return the uses of the entry point and of all flags, as spelled, that at least one release has."""
         releases = Releases({self.manifest.name: Release(self.vocabulary.newest, Origin("assumed"))})
         flag_usage, invocation = (

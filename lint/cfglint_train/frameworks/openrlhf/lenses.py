@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import build_choice
+from cfglint_train.frameworks.codec import accept_unknown_folder, build_choice
 from cfglint_train.frameworks.launchers import read_launch
 from cfglint_train.frameworks.lens import Changes, Config, Lens, Triple
 from cfglint_train.frameworks.lens_types import refuse_write
@@ -277,7 +277,7 @@ def _read_launch(config: Config) -> Iterator[Triple]:
 
 
 LENSES: Final[tuple[Lens, ...]] = (
-    build_flag("model.id", flag.MODEL, STRING),
+    build_flag("model.id", flag.MODEL, accept_unknown_folder(STRING)),
     build_fixed("model.trust_remote_code", True),
     build_fixed("model.rope_scaling", "none"),
     build_switch("model.frozen_vision", ("--actor.freeze_visual_encoder", "--freeze_visual_encoder"), applies=is_ppo),

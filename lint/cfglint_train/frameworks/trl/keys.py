@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context
@@ -11,7 +11,7 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.hf_trainer.fsdp import list_fsdp_routes
-from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
+from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey, ReleaseHint
 from cfglint_train.frameworks.keys import CallArgument, Keys, LauncherOption, OutdatedConfig, UnparsedOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY_TRAINER
@@ -60,19 +60,26 @@ class ArgumentKeys(Keys):
     forward_target = "transformers"
 
     def infer_release(
-        self, document: Document, root: Route, release: str, package: str | None = None
+        self,
+        document: Document,
+        root: Route,
+        release: str,
+        package: str | None = None,
+        launched: Iterable[LaunchedKey] = (),
     ) -> ReleaseHint | None:
         """Infer the release as in the base class, and from arguments that only older trainers accepted."""
-        hint = super().infer_release(document, root, release, package)
+        hint = super().infer_release(document, root, release, package, launched)
         if document.syntax != "python" or package is not None:
             return hint
         from cfglint_train.frameworks.trainer_script.arguments import add_keywords
 
         return add_keywords(hint, document, root, release)
 
-    def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
+    def find_used_keys(
+        self, document: Document, root: Route, package: str | None = None, launched: Iterable[LaunchedKey] = ()
+    ) -> list[KeyUse]:
         """Return the keys of the base class, and arguments that only older trainers accepted."""
-        uses = super().find_used_keys(document, root, package)
+        uses = super().find_used_keys(document, root, package, launched)
         if document.syntax != "python" or package is not None:
             return uses
         from cfglint_train.frameworks.trainer_script.arguments import find_keyword_uses
@@ -106,6 +113,15 @@ class ArgumentKeys(Keys):
         from cfglint_train.frameworks.trainer_script import parser
 
         return parser.find_unparsed_options(config)
+
+    def is_launch_evidence(self, config: Config, route: Route) -> bool:
+        """Return whether a launch sets a key of TRL's or transformers' classes, not of the script's own."""
+        if config.document.syntax != "python":
+            return super().is_launch_evidence(config, route)
+        from cfglint_train.frameworks.trainer_script.parser import find_options
+
+        options = find_options(config)
+        return options is not None and len(route) == 1 and route[0] not in options.own_names
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether the script's parser rejects a blank word; False if its dataclasses are unknown."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Codec, build_choice
+from cfglint_train.frameworks.codec import Codec, accept_unknown_folder, build_choice
 from cfglint_train.frameworks.hf_trainer.arguments import build_argument_key as argument
 from cfglint_train.frameworks.hf_trainer.arguments import (
     build_batch_key,
@@ -168,7 +168,7 @@ _STRING: Final = HF_ARGPARSER.string
 _wraps: Callable[[Config], bool] = is_wrapping_blocks
 
 LENSES: Final = (
-    Key("model.id", parse_routes("model_name_or_path"), _STRING),
+    Key("model.id", parse_routes("model_name_or_path"), accept_unknown_folder(_STRING)),
     _build_key("model.revision", "model_revision", _STRING, "model_name_or_path"),
     _build_key("model.trust_remote_code", "trust_remote_code", _BOOLEAN, "model_name_or_path"),
     DTYPE,
