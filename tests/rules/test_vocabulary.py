@@ -169,13 +169,14 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
     elif framework == "openrlhf":
         (folder / "train.sh").write_text(write_invocation(over))
     elif framework == "deepspeed":
-        if "axolotl" not in excluded:
+        if host == "axolotl":
             hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
             (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
         (folder / "ds_config.json").write_text(json.dumps(merge_settings(BASES[framework], over), indent=4) + "\n")
     else:
         (folder / "config.yaml").write_text(yaml.safe_dump(merge_settings(BASES[framework], over), sort_keys=False))
     if framework == "accelerate":
+        host = host or "axolotl"
         main = merge_settings({**BASES[host], **{name: f"{name}.json" for name in beside}}, hosted)
         (folder / "run.yaml").write_text(yaml.safe_dump(main, sort_keys=False))
         for name in beside:
@@ -233,7 +234,7 @@ def list_messages(framework: str, clause: Clause, over: dict, folder, code: str)
     folder.mkdir()
     test = clause.when.get("@host", {})
     hosts = [name for name in test.get("in", LAUNCHED) if name in LAUNCHED and name not in test.get("not-in", ())]
-    host = hosts[0] if hosts else "axolotl"
+    host = hosts[0] if hosts else ""
     names = clause.when.get("@names", {})
     write_repository(framework, {**over}, folder, names.get("listing", ()), host)
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
