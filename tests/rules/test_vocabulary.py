@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ LAUNCHED = {"axolotl": "-m axolotl.cli.train", "llamafactory": "src/train.py"}
 
 
 def write_repository(
-    framework: str, over: dict, folder, beside: Sequence[str] = (), excluded: Sequence[str] = ()
+    framework: str, over: dict, folder, beside: Sequence[str] = (), excluded: Collection[str] = ()
 ) -> None:
     """Write a repository with one file of a framework.
 
@@ -222,7 +222,9 @@ def list_messages(framework: str, clause: Clause, over: dict, folder, code: str)
     """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
     tests = [test if isinstance(test := clause.when.get(name), dict) else {} for name in ("@names", "@host")]
-    write_repository(framework, over, folder, tests[0].get("listing", ()), tests[1].get("not-in", ()))
+    hosts = tests[1].get("in", LAUNCHED)
+    excluded = {*tests[1].get("not-in", ()), *(name for name in LAUNCHED if name not in hosts)}
+    write_repository(framework, over, folder, tests[0].get("listing", ()), excluded)
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []

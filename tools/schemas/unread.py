@@ -2,7 +2,7 @@
 
 A name is read if its value reaches a condition, a call outside the package's getters, or any other statement with an
 effect. A name that only reaches other names (`self.x = config.x`, an accessor's return value, a keyword of a function)
-is read if one of them is. Names are not told apart by their owner, so a listed key is unread, but not every unread key
+is read if one of them is. Names of different owners are not distinguished, so a listed key is unread, but not every unread key
 is listed. Rows for `patches/FRAMEWORK.json` are then written by hand, after a look at the source.
 """
 
@@ -67,7 +67,7 @@ class NameFlow:
                 self._follow_use(node, node.value)
 
     def _follow_use(self, node: ast.AST, name: str) -> None:
-        """Climb from a use of a name to the name that its value reaches, or to an effect."""
+        """Find the name that the value of a use reaches, or add the name to `read` if it has an effect."""
         child = node
         while (parent := self._parents.get(child)) is not None:
             if isinstance(parent, ast.Call) and child is not parent.func and _get_name(parent.func) not in _GETTERS:
