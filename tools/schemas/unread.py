@@ -2,8 +2,8 @@
 
 A name is read if its value reaches a condition, a call outside the package's getters, or any other statement with an
 effect. A name that only reaches other names (`self.x = config.x`, an accessor's return value, a keyword of a function)
-is read if one of them is. Names of different owners are not distinguished, so a listed key is unread, but not every unread key
-is listed. Rows for `patches/FRAMEWORK.json` are then written by hand, after a look at the source.
+is read if one of them is. Names of different owners are not distinguished: a listed key is unread, but not every unread
+key is listed. Look at the source, then add a row to `patches/FRAMEWORK.json`.
 """
 
 from __future__ import annotations
