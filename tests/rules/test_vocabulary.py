@@ -232,10 +232,9 @@ def choose_gpu(clause: Clause) -> str:
 def list_messages(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
     """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
-    test = clause.when.get("@host", {})
+    names, test = (word if isinstance(word := clause.when.get(name), dict) else {} for name in ("@names", "@host"))
     hosts = [name for name in test.get("in", LAUNCHED) if name in LAUNCHED and name not in test.get("not-in", ())]
     host = hosts[0] if hosts else ""
-    names = clause.when.get("@names", {})
     write_repository(framework, {**over}, folder, names.get("listing", ()), host)
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
