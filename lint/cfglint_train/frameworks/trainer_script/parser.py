@@ -138,8 +138,10 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
         if class_options is None:
             return None
         options |= class_options
-    counts = {count_targets(document, call) for call in document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)} - {0}
-    return options if classes and counts <= {len(classes)} else None
+    calls = document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)
+    counts = {count_targets(document, call) for call in calls} - {0}
+    is_hidden = any(node.value in calls for node in document.list_nodes(ast.Starred))  # how many objects are expected
+    return options if classes and counts <= {len(classes)} and not is_hidden else None
 
 
 @lru_cache(maxsize=MAX_CACHED_PROGRAMS)
