@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -404,3 +405,51 @@ def test_a_model_may_be_handed_to_the_module_of_the_trainer(tmp_path: Path, main
 )
 def test_other_scripts_are_left_alone(text: str) -> None:
     assert recognise(PythonDocument("train.py", text.encode())) == []
+
+
+PARSING = """\
+import os
+import sys
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = "Qwen/Qwen2.5-1.5B"
+
+parser = HfArgumentParser((ModelArguments, TrainingArguments))
+model_args, args = parser.parse_{kind}_file(os.path.abspath(sys.argv[1]){more})
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+SETTINGS = {"model_name_or_path": "Qwen/Qwen2.5-1.5B", "per_device_train_batch_size": 2, "output_dir": "out"}
+
+
+def list_file_findings(folder: Path, kind: str, more: str = "", **settings: object) -> list[str]:
+    (folder / ".git").mkdir()
+    (folder / "requirements.txt").write_text("transformers==4.57.3\n", encoding="utf-8")
+    (folder / "train.py").write_text(PARSING.format(kind=kind, more=more), encoding="utf-8")
+    (folder / f"args.{kind}").write_text(json.dumps(SETTINGS | settings), encoding="utf-8")  # JSON is YAML
+    (folder / "run.sh").write_text(f"torchrun --nproc_per_node 4 train.py args.{kind}\n", encoding="utf-8")
+    return [
+        f"{finding.path} {finding.severity} {finding.code}"
+        for finding in lint(folder).findings
+        if finding.code.startswith("KEY")
+    ]
+
+
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+def test_the_settings_file_of_a_parser_is_checked_against_its_dataclasses(tmp_path: Path, kind: str) -> None:
+    findings = list_file_findings(tmp_path, kind, evaluation_strategy="no", ours=1)
+    assert sorted(findings) == [f"args.{kind} error KEY001", f"args.{kind} error KEY002"]
+    (run,) = list_runs(tmp_path)
+    assert run.plan.batch.micro == 2
+
+
+def test_a_settings_file_with_known_keys_is_silent(tmp_path: Path) -> None:
+    assert list_file_findings(tmp_path, "json") == []
+
+
+def test_a_parser_that_allows_other_keys_ignores_them(tmp_path: Path) -> None:
+    findings = list_file_findings(tmp_path, "yaml", ", allow_extra_keys=True", ours=1)
+    assert findings == ["args.yaml warning KEY001"]

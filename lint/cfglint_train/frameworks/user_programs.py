@@ -101,6 +101,10 @@ class UserPrograms:
         """
         return True
 
+    def describe_owner(self, fact: KeyFact) -> str:
+        """Describe the class of a key that the user's program does not parse."""
+        return f"it belongs to `{fact.definition.rpartition('.')[2]}`"
+
     def is_parsed(self, config: Config, name: str) -> bool:
         """Return whether the program that reads the configuration passes a setting to a class of the framework."""
         return True

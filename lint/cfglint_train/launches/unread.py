@@ -78,7 +78,7 @@ def note_unread_runs(
             and not options
             and not identify_tool(path, script.source)
         ):
-            options = list(describe_unread_launches(script, sources, index, is_read))
+            options = list(describe_unread_launches(script, documents, index, is_read))
         for span, reason in options:
             documents.note_run(script, span, reason)
 
@@ -333,12 +333,13 @@ _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
 
 
 def describe_unread_launches(
-    document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
+    document: ShellDocument, documents: Documents, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
     """Yield the span and reason of each program that trains a language model and that cfglint does not read.
 
     Each program is reported once. `is_read` returns whether a file is a config or is already reported as unread.
     """
+    sources = documents.sources
     launching = {invocation.parent for invocation in document.invocations}
     seen = set()
     for invocation in document.invocations:
@@ -358,7 +359,7 @@ def describe_unread_launches(
         place = invocation.head[-1].span
         if file is None and not candidates and invocation.program.endswith(".py"):
             yield place, f"it starts `{name}`, which was not found"
-        elif settings_files:
+        elif settings_files and not _is_recognised(settings_files[0], documents):
             settings_file = (
                 os.path.relpath(settings_files[0]) if os.path.isabs(settings_files[0]) else settings_files[0]
             )
@@ -367,6 +368,13 @@ def describe_unread_launches(
             yield place, f"`{name}` trains with `{trainer[0]}` of `{trainer[1]}`, which is not read"
         else:
             yield place, f"nothing that cfglint reads is in `{name}`"
+
+
+def _is_recognised(path: str, documents: Documents) -> bool:
+    """Return whether a file belongs to a framework, as a companion too, so that it is checked by itself."""
+    document = documents.read_document(path)
+    names = documents.candidates.get(path, ()) if document is not None else ()
+    return any(document is not None and frameworks.recognise(name, document) for name in names)
 
 
 def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool:

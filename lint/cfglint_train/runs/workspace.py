@@ -615,5 +615,7 @@ def _ignore_unread_settings(main: Config) -> Config:
     unread = {} if keys is None else keys.list_unread_settings(main)
     if not unread:
         return main
-    ignored = {(name,): Override(MISSING, Origin("inferred", note=reason)) for name, (reason, _) in unread.items()}
+    ignored: dict[Route, Override] = {
+        (name,): Override(MISSING, Origin("inferred", note=reason)) for name, (reason, _) in unread.items()
+    }
     return main.replace(overrides={**main.overrides, **ignored})

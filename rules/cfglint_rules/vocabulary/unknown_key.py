@@ -109,6 +109,7 @@ from cfglint_rules.vocabulary.survey import (
 )
 from cfglint_rules.vocabulary.values import is_accepted
 from cfglint_rules.vocabulary.verdicts import Verdict, list_judged_keys, list_verdicts
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM, PRESENT
 from cfglint_train.documents.document import Change, Delete, Route
 from cfglint_train.findings.finding import Fix, Report, Severity
@@ -272,33 +273,31 @@ def _format_hint(occurrence: KeyOccurrence, proposed: list[Proposal]) -> str:
         return f"; did you mean `{format_route(proposed[0].route)}`?"
     from cfglint_rules.vocabulary.proposals import find_advice
 
-    advice_text = find_advice(occurrence)
-    if advice_text is not None:
+    advice_text, keys = find_advice(occurrence), get_checked_keys(occurrence.config)
+    unread = () if keys is None else keys.list_unread_settings(occurrence.config)
+    if advice_text is not None and not any(f"`{name}" in advice_text for name in unread):
         return f"; {advice_text}"
     if proposed:
         return f"; did you mean {' or '.join(f'`{format_route(proposal.route)}`' for proposal in proposed[:2])}?"
-    keys = get_checked_keys(occurrence.config)
     if keys is not None and keys.describe_parser(occurrence.config):
-        other_class = _find_other_class(occurrence)
-        return f"; it belongs to `{other_class}`" if other_class else ""
+        foreign_fact = _find_foreign_fact(occurrence)
+        return "" if foreign_fact is None else f"; {keys.describe_owner(foreign_fact)}"
     last_release = None if keys is None else keys.words.earlier.get(occurrence.name)
     if last_release is not None:
         return f"; {get_target_release(occurrence.config).title} {last_release} was the last release with it"
     return f"; {keys.words.why}" if keys is not None and _is_idle(occurrence) else ""
 
 
-def _find_other_class(occurrence: KeyOccurrence) -> str:
-    """Return a class of the framework that has the key and that the program does not parse, or an empty string."""
+def _find_foreign_fact(occurrence: KeyOccurrence) -> KeyFact | None:
+    """Return the fact about the key in a class of the framework that the program does not parse, or None."""
     config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
-    any_context = get_context(config)._replace(
-        definitions=None, entry=frameworks.load(config.framework).manifest.default_entry
-    )
-    fact = (
+    default_entry = frameworks.load(config.framework).manifest.default_entry
+    any_context = get_context(config)._replace(definitions=None, entry=default_entry)
+    return (
         None
         if framework_vocabulary is None
         else framework_vocabulary.find_fact(occurrence.route, get_target_release(config).release, any_context)
     )
-    return "" if fact is None else fact.definition.rpartition(".")[2]
 
 
 def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:

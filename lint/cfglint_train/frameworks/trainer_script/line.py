@@ -152,7 +152,8 @@ def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments:
     items: list[Any] = []
     classes = evaluator.classes.get(id(owner), [None]) if isinstance(evaluator, LaunchedWalk) else []
     count = count_targets(evaluator.document, node)
-    if count > len(classes) + (arguments.get("return_remaining_strings") is not None):
+    count -= arguments.get("return_remaining_strings") is not None
+    if count > len(classes) and all(_find_class_name(evaluator, item) for item in classes):
         classes = [None] * count  # the list of classes is not the one that the program uses
     for item in classes:
         record = Record(place, [], open_=PARSED_REASON)

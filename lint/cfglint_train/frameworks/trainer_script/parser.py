@@ -11,6 +11,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from cfglint_schemas.matches import find_similar
 from cfglint_schemas.status import Context
@@ -45,6 +46,8 @@ _CHANGES_ARGUMENTS: Final = re.compile(
     rb"|from\s+sys\s+import[^\n]*\bargv"
 )
 _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
+MAX_CACHED_PROGRAMS: Final = 64
+"""Maximum number of programs whose parsers and trainers are kept: many configurations share a program."""
 _KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")
 
 
@@ -116,6 +119,7 @@ def _find_options(config: Config) -> ParserOptions | None:
     return None if config.releases.outdated_packages else read_parser_options(document)
 
 
+@lru_cache(maxsize=MAX_CACHED_PROGRAMS)
 def read_parser_options(document: PythonScript) -> ParserOptions | None:
     """Return the options of a script's only parser, or None if the parser may accept other options."""
     calls = document.find_calls(*PARSERS)
@@ -134,10 +138,13 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
         if class_options is None:
             return None
         options |= class_options
-    counts = {count_targets(document, call) for call in document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)} - {0}
-    return options if classes and counts <= {len(classes)} else None
+    calls = document.find_calls(*_PARSE_METHODS, *_FILE_METHODS)
+    counts = {count_targets(document, call) for call in calls} - {0}
+    is_hidden = any(node.value in calls for node in document.list_nodes(ast.Starred))  # how many objects are expected
+    return options if classes and counts <= {len(classes)} and not is_hidden else None
 
 
+@lru_cache(maxsize=MAX_CACHED_PROGRAMS)
 def read_file_options(document: PythonScript) -> ParserOptions | None:
     """Return the keys of the settings file that a script's parser reads from its first word, or None if unknown.
 

@@ -242,11 +242,9 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
             return _PARSER_REFUSAL
         return f"the `args` of its trainer ({place}) cannot be determined without running it" if is_stated else ""
     if source.open == PARSED_REASON:
-        # A trainer of TRL accepts nothing but its own argument class and classes derived from it.
-        is_accepted = find_base_config(evaluator, get_class(source)) or TRAINERS.get(
-            find_base_trainer(evaluator, get_class(trainer_call))
-        )
-        return "" if is_accepted else _PARSER_REFUSAL
+        # Without a named class, it is the argument class of TRL's trainer, because that accepts no other class.
+        trainer = "" if get_class(source) else TRAINERS.get(find_base_trainer(evaluator, get_class(trainer_call)), "")
+        return "" if trainer or find_base_config(evaluator, get_class(source)) else _PARSER_REFUSAL
     has_positional = "." not in get_class(source) and source.call is not None and source.call.args
     if source.open or source.implicit or has_positional or not find_base_config(evaluator, get_class(source)):
         return f"the `args` of its trainer ({place}) cannot be determined without running it"

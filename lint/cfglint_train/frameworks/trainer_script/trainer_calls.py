@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.syntax import get_callee_name
@@ -12,6 +13,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.trainer_script.class_sources import find_class, walk_bases
 from cfglint_train.frameworks.trainer_script.facts import find_full_name
 from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
+from cfglint_train.frameworks.trainer_script.parser import MAX_CACHED_PROGRAMS
 
 _PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _DECISIVE_METHODS: Final = frozenset((
@@ -37,6 +39,7 @@ class TrainerCall(Frozen):
         return (self.base, self.is_changed) == (other.base, other.is_changed)
 
 
+@lru_cache(maxsize=MAX_CACHED_PROGRAMS)
 def find_trainer_call(program: PythonScript) -> TrainerCall | None:
     """Return the trainer that a program creates, or None if it creates none, or trainers of different kinds.
 

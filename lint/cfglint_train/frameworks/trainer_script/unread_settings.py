@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.trainer_script.class_sources import find_class, walk_bases
-from cfglint_train.frameworks.trainer_script.parser import list_parsed_objects
+from cfglint_train.frameworks.trainer_script.parser import MAX_CACHED_PROGRAMS, list_parsed_objects
 
 _CLASS: Final = "ModelConfig"
 _HELPERS: Final = {
@@ -31,6 +32,7 @@ REMEDIES: Final[Mapping[str, str]] = {
 """Fields that are checked -> what the program must do for them to have an effect."""
 
 
+@lru_cache(maxsize=MAX_CACHED_PROGRAMS)
 def find_unread_settings(program: PythonScript) -> tuple[str, ...]:
     """Return the fields that a program parses and never reads; empty if some use of the object is unknown."""
     names = [

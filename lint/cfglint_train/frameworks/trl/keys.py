@@ -39,7 +39,8 @@ _ANY_CONTEXT: Final = Context(entry=ANY_TRAINER)
 _ENUMERATED_SETTINGS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy")
 )
-_SCRIPT_CLASSES: Final = ("ScriptArguments", "LaunchArguments")
+_LAUNCH_CLASS: Final = "LaunchArguments"
+_SCRIPT_CLASSES: Final = ("ScriptArguments", _LAUNCH_CLASS)
 """Suffixes of the names of classes that belong to TRL's scripts and the `trl` command, not to a trainer."""
 # The trainers reject an unknown loss type if it is a single word; they do not check lists.
 _LOSS: Final = "loss_type"
@@ -272,6 +273,10 @@ class TrlKeys(ArgumentKeys):
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
         """Return whether a script with its own settings may read the recipe, because no TRL command starts it."""
         return self.can_be_read_by_user(config)
+
+    def describe_owner(self, fact: KeyFact) -> str:
+        """Describe the class of a key that a program does not parse, or the `trl` command."""
+        return "only the `trl` command accepts it" if fact.definition == _LAUNCH_CLASS else super().describe_owner(fact)
 
     def has_trainer(self, config: Config, is_shared: bool) -> bool:
         """Return whether the program that reads the recipe trains with TRL's trainer, or with one of transformers'."""
