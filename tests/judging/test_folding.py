@@ -43,20 +43,20 @@ def test_infos_with_one_message_are_one_finding(tmp_path: Path) -> None:
 
 
 def test_findings_of_two_repositories_stay_apart(tmp_path: Path) -> None:
-    write_recipes(tmp_path / "a", "9B")
-    write_recipes(tmp_path / "b", "9B")
+    write_recipes(tmp_path / "a", "9B", "9B", "9B")
+    write_recipes(tmp_path / "b", "9B", "9B")
     with change_directory(tmp_path):
         folded = fold_places(lint(tmp_path))
     assert not any(finding.others for finding in folded.findings)
 
 
-@pytest.mark.parametrize(("output_format", "count"), [("text", 1), ("concise", 3), ("json", 1), ("sarif", 3)])
+@pytest.mark.parametrize(("output_format", "count"), [("text", 1), ("concise", 4), ("json", 1), ("sarif", 4)])
 def test_only_reports_for_people_fold(tmp_path: Path, output_format: str, count: int) -> None:
-    write_recipes(tmp_path, "9B", "9B", "9B")
+    write_recipes(tmp_path, "9B", "9B", "9B", "9B")
     outcome = run_cfglint("--select", "SEC001", "--output-format", output_format, ".", cwd=tmp_path)
     if output_format == "json":
         findings = json.loads(outcome.out)["findings"]
-        assert [[place["path"] for place in finding["related"]] for finding in findings] == [["1.yaml", "2.yaml"]]
+        assert [[place["path"] for place in finding["related"]] for finding in findings] == [["1.yaml", "2.yaml", "3.yaml"]]
     elif output_format == "sarif":
         assert len(json.loads(outcome.out)["runs"][0]["results"]) == count
     else:

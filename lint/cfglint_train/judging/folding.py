@@ -15,6 +15,8 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.judging.result import Result
 
+MIN_PLACES: Final = 4
+"""Minimum number of places that are folded; two or three are easier to read one by one."""
 MAX_LISTED_PLACES: Final = 5
 """Maximum number of other places that a finding lists; the rest are only counted."""
 
@@ -22,16 +24,23 @@ MAX_LISTED_PLACES: Final = 5
 def fold_places(result: Result) -> Result:
     """Return the result with findings that differ only in their place as one finding.
 
-    This applies to infos, and to the rules that set `folds`, within one repository. Findings in a file that several
-    runs share already list these runs.
+    This applies to the rules that set `folds`, within one repository. Findings in a file that several runs share
+    already list these runs.
     """
     roots = Roots()
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for number, finding in enumerate(result.findings):
-        can_fold = finding.place is not None and (finding.severity == "info" or RULES[finding.code].folds)
+        can_fold = finding.place is not None and RULES[finding.code].folds
         key = _build_key(finding, roots.find_root(finding.path)[0]) if can_fold else (number,)
         groups.setdefault(key, []).append(finding)
-    return result._replace(findings=tuple(_fold(group) if len(group) > 1 else group[0] for group in groups.values()))
+    folded = {id(finding): group for group in groups.values() if len(group) >= MIN_PLACES for finding in group}
+    return result._replace(
+        findings=tuple(
+            _fold(folded[id(finding)]) if id(finding) in folded else finding
+            for finding in result.findings
+            if folded.get(id(finding), [finding])[0] is finding
+        )
+    )
 
 
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
