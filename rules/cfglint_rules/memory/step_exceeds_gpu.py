@@ -55,7 +55,6 @@ from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, describe_ver
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.components import ENGINE, GRADIENTS
-from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
@@ -118,22 +117,11 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     )
 
 
-def _is_fully_sharded(run: Run) -> bool:
-    """Return whether weights, gradients and optimizer states are sharded over all ranks."""
-    parallel = run.plan.parallel
-    return parallel.zero_stage == 3 or (parallel.strategy in FSDP and parallel.sharding == "full_shard")
-
-
 def _find_place(run: Run, judgement: Judgement) -> Place:
-    """Return the place of the setting to change: the batch, or for states, the sharding or else the model.
-
-    Settings that shard everything are often in a file that other runs share, and changing them does not help.
-    """
-    if not judgement.budget.largest.spread:
-        return run.find_place("batch.micro", "sequence.length", "model.id")
-    if _is_fully_sharded(run):
-        return run.find_place("model.id", "batch.micro")
-    return run.find_place("parallel.zero_stage", "parallel.strategy", "model.id", "batch.micro")
+    """Return the place of the sharding settings if the largest component is sharded, else that of the batch."""
+    if judgement.budget.largest.spread:
+        return run.find_place("parallel.zero_stage", "parallel.strategy", "model.id", "batch.micro")
+    return run.find_place("batch.micro", "sequence.length", "model.id")
 
 
 _MIN_SHARE: Final = 0.01
