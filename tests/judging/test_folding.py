@@ -56,7 +56,9 @@ def test_only_reports_for_people_fold(tmp_path: Path, output_format: str, count:
     outcome = run_cfglint("--select", "SEC001", "--output-format", output_format, ".", cwd=tmp_path)
     if output_format == "json":
         findings = json.loads(outcome.out)["findings"]
-        assert [[place["path"] for place in finding["related"]] for finding in findings] == [["1.yaml", "2.yaml", "3.yaml"]]
+        assert [[place["path"] for place in finding["related"]] for finding in findings] == [
+            ["1.yaml", "2.yaml", "3.yaml"]
+        ]
     elif output_format == "sarif":
         assert len(json.loads(outcome.out)["runs"][0]["results"]) == count
     else:
