@@ -395,9 +395,15 @@ def estimate(
     Arguments and exceptions are those of `lint`.
     """
     from cfglint_train.judging import dispatch
+    from cfglint_train.judging.selection import Selection
+    from cfglint_train.judging.typo_correction import correct_typos
 
     request = requested(paths, options, sources)
-    return EstimateResult(dispatch.lint(request.workspace, request.files, request.options._replace(select=())))
+    result = dispatch.lint(request.workspace, request.files, request.options._replace(select=()))
+    selection = Selection(request.workspace.settings_for, request.options)
+    for run in result.runs:
+        run.corrected = correct_typos(run, selection)
+    return EstimateResult(result)
 
 
 def fit(

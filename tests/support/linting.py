@@ -77,7 +77,11 @@ def lint(folder: Path, lint_options: LintOptions | None = None) -> Result:
 
 def list_parts(result: Result) -> list[Finding]:
     """Return all findings, and those that were merged into them with the fix that settles both."""
-    merged = (part._replace(fix=finding.fix, run=finding.run) for finding in result.findings for part in finding.parts)
+    merged = (
+        part._replace(fix=finding.fix, intent=finding.intent, run=finding.run)
+        for finding in result.findings
+        for part in finding.parts
+    )
     return sorted((*result.findings, *merged), key=lambda finding: finding.sort_key)
 
 

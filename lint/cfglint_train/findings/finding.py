@@ -171,6 +171,8 @@ class Finding(Frozen):
     """Code of a rule that covers the finding, as in `Report`."""
     parts: tuple[Finding, ...] = ()
     """Merged findings: other causes of the same verdict that the same fix settles."""
+    others: tuple[Finding, ...] = ()
+    """Folded findings: the same cause at other places, for reports."""
 
     @property
     def sort_key(self) -> tuple[str, Position, str, str]:

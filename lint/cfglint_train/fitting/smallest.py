@@ -48,20 +48,30 @@ class Problem:
         self.surely = surely
         self.room = _compute_room(run, phases)
         lacking = {(phase.name, place) for phase in run.estimate.phases for place in self._list_lacking_places(phase)}
-        self.dimensions = list_dimensions(run, lacking, keep)
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
         self._refused: list[Mapping[Field, Any]] = []
         """Sets of changes that the framework rejects together."""
+        # The search takes the last move of a dimension as the strongest, which one without an estimate is not.
+        self.dimensions = [item for item in list_dimensions(run, lacking, keep) if self._is_estimated(item.moves[-1])]
 
     def can_fit(self, combination: Combination) -> bool:
         """Return whether every phase has room at every place with a combination."""
+        phases = self._estimate(combination)
+        return self._has_needed(phases) and not any(map(self._list_lacking_places, phases))
+
+    def _estimate(self, combination: Combination) -> tuple[Phase, ...]:
         changes = merge_changes(combination)
         key = frozenset(changes.items())
         if key not in self._estimated:
             self._estimated[key] = self.run.replace_fields(changes).estimate.phases
-        phases = self._estimated[key]
-        needed = {name for name, place in self.room if place == "gpu"}
-        return needed <= {phase.name for phase in phases} and not any(map(self._list_lacking_places, phases))
+        return self._estimated[key]
+
+    def _has_needed(self, phases: Collection[Phase]) -> bool:
+        """Return whether every phase that must fit on the GPU is estimated."""
+        return {name for name, place in self.room if place == "gpu"} <= {phase.name for phase in phases}
+
+    def _is_estimated(self, move: Move) -> bool:
+        return self._has_needed(self._estimate((move,)))
 
     def can_write(self, combination: Combination) -> bool:
         """Return whether the run's files can state a combination without making the run fail.

@@ -35,17 +35,15 @@ def is_covered(code: str, severity: Severity, others: Iterable[Finding]) -> bool
 
 
 def describe_parts(finding: Finding) -> Finding:
-    """Return the finding with the causes and places of its parts, and without a fix of its own, with their remedies."""
+    """Return the finding with the causes and places of its parts in its notes and related places."""
     notes, related = dict.fromkeys(finding.notes), list(finding.related)
-    others = () if finding.intent or finding.fix else (part.help for part in finding.parts)
-    helps = dict.fromkeys(filter(None, (finding.help, *others)))
     for part in finding.parts:
         if part.place is None or _is_same_place(part.place, finding.place):
             notes[f"{part.message} ({part.code})"] = None
         else:
             related.append(Related(part.place, f"{part.message} ({part.code})"))
         notes.update(dict.fromkeys(part.notes))
-    return finding._replace(notes=tuple(notes), related=tuple(related), help="; ".join(helps) or None)
+    return finding._replace(notes=tuple(notes), related=tuple(related))
 
 
 def _get_priority(finding: Finding) -> tuple[int, int, str]:
@@ -56,16 +54,15 @@ def _get_priority(finding: Finding) -> tuple[int, int, str]:
 
 
 def _is_settled_with(finding: Finding, head: Finding) -> bool:
-    """Return whether two findings rest on the same quantity, and the fix of `head` settles both.
-
-    A finding without a fix counts only at the place of `head`. At a place of its own, it names a setting to change.
-    """
-    if finding.quantity != head.quantity:
-        return False
-    if finding.intent is None:
-        return _is_same_place(finding.place, head.place)
-    fix = head.intent
-    return fix is not None and (fix.changes, fix.keys) == (finding.intent.changes, finding.intent.keys)
+    """Return whether two findings rest on the same quantity, and the same fix settles both. Infos stay apart."""
+    fix, head_fix = finding.intent, head.intent
+    return (
+        finding.quantity == head.quantity
+        and finding.severity != "info"
+        and fix is not None
+        and head_fix is not None
+        and (fix.changes, fix.keys) == (head_fix.changes, head_fix.keys)
+    )
 
 
 def _is_same_place(place: Place | None, other: Place | None) -> bool:

@@ -76,7 +76,8 @@ class Result(Frozen):
     @property
     def not_checked(self) -> tuple[Finding, ...]:
         """Findings about runs whose memory could not be checked."""
-        return tuple([finding for finding in self.findings if RULES[finding.code].unchecked == "memory"])
+        findings = (finding for folded in self.findings for finding in (folded, *folded.others))
+        return tuple([finding for finding in findings if RULES[finding.code].unchecked == "memory"])
 
     @property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:

@@ -45,10 +45,10 @@ def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: 
     unread_paths = {item.path for item in findings if registry.RULES[item.code].unchecked == "run"}
     unclear_paths |= unread_paths - checked_paths
     remaining = []
-    for finding in findings:
-        parts = tuple([part for part in finding.parts if not is_suppressed(part)])
-        if not is_suppressed(finding):
-            remaining.append(finding._replace(parts=parts) if finding.parts else finding)
+    for item in findings:
+        parts = tuple([part for part in item.parts if not is_suppressed(part)])
+        if not is_suppressed(item):
+            remaining.append(item._replace(parts=parts) if item.parts else item)
     ledger.troubles = [item for item in ledger.troubles if (item.path, item.message) not in suppressed_messages]
     unused = {}
     for path, (document, suppressions) in ledger.suppressions.items():

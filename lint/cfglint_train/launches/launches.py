@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from cfglint_train.documents.document import MISSING, Route, Unknown
+from cfglint_train.documents.document import Route, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
@@ -496,10 +496,7 @@ def _parse_overrides(
         place = Place(document, word.span) if word is not None else None
         assumed = "; ".join(dict.fromkeys(item.assumption for item in setting_words if item.assumption))
         origin = Origin("user", place, script, ".".join(map(str, route)), framework.name, assumed)
-        if value is MISSING:  # the parser has an option for the setting, which a fix can add
-            argument = LaunchArgument(document, (invocation.number, f"--{route[0]}")) if len(route) == 1 else None
-        else:
-            argument = None if word is None else _find_argument(document, invocation, word, route)
+        argument = None if word is None else _find_argument(document, invocation, word, route)
         unknown = isinstance(value, str) and value.startswith(_UNDETERMINED)
         if unknown or any(item.is_optional for item in setting_words):
             value = Unknown(f"what {script} gives", value.removeprefix(_UNDETERMINED) if unknown else "")

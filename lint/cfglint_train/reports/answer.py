@@ -9,7 +9,7 @@ from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import Result
-from cfglint_train.memory.budget import VERDICTS
+from cfglint_train.memory.budget import VERDICTS, Phase
 from cfglint_train.plan.names import Field
 from cfglint_train.reports.escape import escape_text
 from cfglint_train.runs.run import Run
@@ -62,9 +62,43 @@ def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
     return ()
 
 
+def find_meant(run: Run | StatedPlan) -> Run | None:
+    """Return the run in which misspelled keys count as meant, or None if that changes no verdict or size."""
+    corrected = run.corrected if isinstance(run, Run) else None
+    if corrected is None or not corrected.inputs.corrected_keys:
+        return None
+    written, meant = ([*map(_list_needs, item.estimate.phases)] for item in (run, corrected))
+    return corrected if written != meant else None
+
+
+def _list_needs(phase: Phase) -> tuple[object, ...]:
+    return phase.name, *(budget and (budget.expected, budget.low) for budget in (phase.gpu, phase.host, phase.disk))
+
+
+def choose_worse(run: Run | StatedPlan) -> Run | StatedPlan:
+    """Return the run as written or as meant, whichever has the worse verdict or else the higher need."""
+    meant = find_meant(run)
+    if meant is None:
+        return run
+    candidates = [(worst, item) for item in (run, meant) if (worst := _find_worst(item)) is not None]
+    if not candidates:
+        return run
+    return max(candidates, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected))[1]
+
+
+def compare_written(run: Run | StatedPlan) -> Iterator[str]:
+    """Yield the answers for the run as written and as meant, or nothing if they do not differ."""
+    meant = find_meant(run)
+    if meant is not None:
+        yield f"  as written  {format_answer(run)}"
+        keys = "; ".join(key.description for key in meant.inputs.corrected_keys)
+        yield f"  as meant    {format_answer(meant)} ({escape_text(keys)})"
+
+
 def answer_several(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
     """Yield the answer for the worst of several runs and an empty line, or nothing if there is none."""
-    judged_runs = [(worst, run) for run in runs if (worst := _find_worst(run)) is not None] if len(runs) > 1 else []
+    shown_runs = [choose_worse(run) for run in runs] if len(runs) > 1 else []
+    judged_runs = [(worst, run) for run in shown_runs if (worst := _find_worst(run)) is not None]
     if judged_runs:
         _, run = max(
             judged_runs, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected / pair[0].capacity)

@@ -51,9 +51,10 @@ def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iter
     yield from wrap_lines(answer.answer_several(runs), style)
     for run in runs:
         yield from render_opening(run, style, alone=len(runs) == 1)
+        shown = answer.choose_worse(run)
         for place, name in _PLACES:
-            yield from _render_resource(run, place, name, style)
-        yield from wrap_lines(_render_notes(run), style)
+            yield from _render_resource(shown, place, name, style)
+        yield from wrap_lines(_render_notes(shown), style)
         yield ""
 
 
@@ -62,8 +63,10 @@ def render_opening(run: Run | StatedPlan, style: Style = PLAIN, *, alone: bool =
 
     Only a run that is `alone` gets an answer that needs a search; for several runs, use `fit`.
     """
-    yield from wrap_lines([answer.answer_estimate(run) if alone else answer.format_answer(run)], style)
+    shown = answer.choose_worse(run)
+    yield from wrap_lines([answer.answer_estimate(shown) if alone else answer.format_answer(shown)], style)
     yield from render_head(run, style)
+    yield from wrap_lines(answer.compare_written(run), style)
 
 
 def render_head(run: Run | StatedPlan, style: Style = PLAIN) -> Iterator[str]:
@@ -318,6 +321,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         assumptions=tuple(list_assumption_notes(run)),
         assumed=tuple(sorted(list_assumed_facts(run))),
         not_counted=tuple(list_not_counted(run)),
+        meant=None if (meant := answer.find_meant(run)) is None else build_estimate(meant),
     )
 
 

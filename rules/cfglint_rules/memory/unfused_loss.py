@@ -100,7 +100,7 @@ def check(run: Run) -> Iterator[Report]:
         min_certainty="followed" if is_fitting else judgement.min_certainty,
         find_remedy=partial(_find_remedy, run, move),
         grounds=judgement.grounds,
-        quantity=judgement.quantity,
+        quantity="" if is_small else judgement.quantity,  # the logits are not the cause
     )
 
 

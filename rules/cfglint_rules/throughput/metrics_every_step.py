@@ -42,7 +42,13 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "PRF001", "metrics-every-step", "warning", particular=True, fix="safe", writes=("logging.metrics_interval",)
+    "PRF001",
+    "metrics-every-step",
+    "warning",
+    particular=True,
+    fix="safe",
+    writes=("logging.metrics_interval",),
+    folds=True,
 )
 
 _FIELD: Final = "logging.metrics_interval"

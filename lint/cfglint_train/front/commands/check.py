@@ -167,6 +167,10 @@ _FINDING_FORMATS: Final = (
 )  # fmt: skip
 
 
+_FOLDING_FORMATS: Final = ("text", "json")
+"""Formats that show findings with one cause once, with their places. The others have a line or a mark per place."""
+
+
 def _report_fixes(fixed: FixResult, options: Any, settings: Settings) -> int:
     from cfglint_train.reports import diff
 
@@ -210,7 +214,12 @@ def _report_remaining(result: Result, options: Any, settings: Settings) -> int:
 def _write_report(result: Result, options: Any, settings: Settings, stream: TextIO | None = None) -> None:
     from cfglint_train.reports.formats import find_reporter
 
-    report = find_reporter(options.output_format or settings.output_format or "text")
+    output_format = options.output_format or settings.output_format or "text"
+    if output_format in _FOLDING_FORMATS:
+        from cfglint_train.judging.folding import fold_places
+
+        result = fold_places(result)
+    report = find_reporter(output_format)
     write_report(report(result, build_style(options, settings, stream or sys.stdout)), options, stream)
     print_remarks(format_verbose(result, options))
 

@@ -9,6 +9,7 @@ from cfglint_train.foundation.sizes import format_parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
 from cfglint_train.memory.explanation import explain
+from cfglint_train.reports.answer import choose_worse
 from cfglint_train.reports.estimate import (
     describe_missing,
     format_cluster_size,
@@ -65,10 +66,13 @@ class RunSummary(Frozen):
     missing: tuple[str, ...]
     not_counted: tuple[str, ...]
     """Misspelled keys that the estimate ignores."""
+    meant: tuple[str, ...] = ()
+    """Misspelled keys that count as meant."""
 
 
 def summarised(run: Run | StatedPlan) -> RunSummary:
-    """Summarize a run (or stated plan) as plain values."""
+    """Summarize a run (or stated plan) as plain values; misspelled keys count as meant if that is worse."""
+    run = choose_worse(run)
     return RunSummary(
         run.main.document.path if isinstance(run, Run) else run.path,
         tuple(_describe_run(run)),
@@ -77,6 +81,7 @@ def summarised(run: Run | StatedPlan) -> RunSummary:
         tuple(list_assumption_notes(run)),
         tuple(describe_missing(run)),
         tuple(list_not_counted(run)),
+        tuple(key.description for key in run.inputs.corrected_keys) if isinstance(run, Run) else (),
     )
 
 

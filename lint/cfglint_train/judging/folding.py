@@ -1,0 +1,64 @@
+"""One cause in several files: one finding with its places, for reports that people read.
+
+The same advice on each of forty recipes is noise. Reports that mark lines of files (annotations, SARIF) and the
+baseline keep every finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cfglint_rules.registry import RULES
+from cfglint_train.findings.finding import Finding, Related
+from cfglint_train.foundation.roots import Roots
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.wording import format_count
+from cfglint_train.judging.result import Result
+
+MIN_PLACES: Final = 4
+"""Minimum number of places that are folded; two or three are easier to read one by one."""
+MAX_LISTED_PLACES: Final = 5
+"""Maximum number of other places that a finding lists; the rest are only counted."""
+
+
+def fold_places(result: Result) -> Result:
+    """Return the result with findings that differ only in their place as one finding.
+
+    This applies to the rules that set `folds`, within one repository. Findings in a file that several runs share
+    already list these runs.
+    """
+    roots = Roots()
+    groups: dict[tuple[Any, ...], list[Finding]] = {}
+    for number, finding in enumerate(result.findings):
+        can_fold = finding.place is not None and RULES[finding.code].folds
+        key = _build_key(finding, roots.find_root(finding.path)[0]) if can_fold else (number,)
+        groups.setdefault(key, []).append(finding)
+    folded = {id(finding): group for group in groups.values() if len(group) >= MIN_PLACES for finding in group}
+    return result._replace(
+        findings=tuple(
+            _fold(folded[id(finding)]) if id(finding) in folded else finding
+            for finding in result.findings
+            if folded.get(id(finding), [finding])[0] is finding
+        )
+    )
+
+
+def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
+    """Return what findings with one cause have in common: everything but their place."""
+    remedy = None if finding.fix is None else (finding.fix.applicability, finding.fix.message, finding.fix.refused)
+    return root, finding.code, finding.severity, finding.message, finding.help, remedy
+
+
+def _fold(group: Sequence[Finding]) -> Finding:
+    """Return the first finding of a group with the places and edits of the others."""
+    first, *others = group
+    places = [Related(other.place, "the same here") for other in others if other.place is not None]
+    unlisted = len(places) - MAX_LISTED_PLACES
+    notes = (*first.notes, f"the same in {format_count(unlisted, 'more place')}") if unlisted > 0 else first.notes
+    edits = tuple(edit for finding in group if finding.fix is not None for edit in finding.fix.edits)
+    return first._replace(
+        related=(*first.related, *places[:MAX_LISTED_PLACES]),
+        notes=notes,
+        fix=None if first.fix is None else first.fix._replace(edits=edits),
+        others=tuple(others),
+    )

@@ -1,0 +1,65 @@
+"""One cause in several files: one finding with its places, in the reports that people read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.judging.folding import MAX_LISTED_PLACES, fold_places
+from tests.support.command import run_cfglint
+from tests.support.linting import change_directory, lint
+
+RECIPE = """\
+base_model: example-lab/Nebula-{size}
+datasets: [{{path: d, type: chat_template}}]
+sequence_len: 2048
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+trust_remote_code: true
+output_dir: out
+"""
+
+
+def write_recipes(folder: Path, *sizes: str) -> None:
+    (folder / ".git").mkdir(parents=True)
+    for number, size in enumerate(sizes):
+        (folder / f"{number}.yaml").write_text(RECIPE.format(size=size), encoding="utf-8")
+
+
+def test_infos_with_one_message_are_one_finding(tmp_path: Path) -> None:
+    write_recipes(tmp_path, *["9B"] * 9, "3B")
+    result = lint(tmp_path)
+    folded = fold_places(result)
+    remote = [finding for finding in folded.findings if finding.code == "SEC001"]
+    assert [(finding.path, len(finding.others)) for finding in remote] == [("0.yaml", 9)]
+    assert len(remote[0].related) == MAX_LISTED_PLACES
+    assert remote[0].notes[-1] == "the same in 4 more places"
+    # The models differ, so the causes do.
+    unchecked = [(finding.path, len(finding.others)) for finding in folded.findings if finding.code == "CHK001"]
+    assert unchecked == [("0.yaml", 8), ("9.yaml", 0)]
+    assert len(folded.not_checked) == len(result.not_checked) == 10
+
+
+def test_findings_of_two_repositories_stay_apart(tmp_path: Path) -> None:
+    write_recipes(tmp_path / "a", "9B", "9B", "9B")
+    write_recipes(tmp_path / "b", "9B", "9B")
+    with change_directory(tmp_path):
+        folded = fold_places(lint(tmp_path))
+    assert not any(finding.others for finding in folded.findings)
+
+
+@pytest.mark.parametrize(("output_format", "count"), [("text", 1), ("concise", 4), ("json", 1), ("sarif", 4)])
+def test_only_reports_for_people_fold(tmp_path: Path, output_format: str, count: int) -> None:
+    write_recipes(tmp_path, "9B", "9B", "9B", "9B")
+    outcome = run_cfglint("--select", "SEC001", "--output-format", output_format, ".", cwd=tmp_path)
+    if output_format == "json":
+        findings = json.loads(outcome.out)["findings"]
+        assert [[place["path"] for place in finding["related"]] for finding in findings] == [
+            ["1.yaml", "2.yaml", "3.yaml"]
+        ]
+    elif output_format == "sarif":
+        assert len(json.loads(outcome.out)["runs"][0]["results"]) == count
+    else:
+        assert outcome.out.count(" SEC001 ") == count
