@@ -27,7 +27,6 @@ KINDS: tuple[TableKind, ...] = ("refusals", "idle")
 TABLES = [(framework, kind) for framework in list_frameworks() for kind in KINDS if load_table(framework, kind).rows]
 NO_KEYS = (
     "@ranks",
-    "@train_batch",
     "@eval_batch",
     "@capability",
     "@cuda",

@@ -3,7 +3,6 @@
 A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of the following:
 
 - `@ranks`: the number of GPUs
-- `@train_batch`: the number of sequences in the micro batches of all GPUs
 - `@eval_batch`: the number of sequences in an evaluation step over all GPUs
 - `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
 - `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
@@ -41,7 +40,6 @@ _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler"
 _DERIVED_NAMES: Final = frozenset(
     (
         "@ranks",
-        "@train_batch",
         "@eval_batch",
         "@capability",
         "@cuda",
@@ -230,9 +228,9 @@ def _count_ranks(run: Run) -> Any:
     return counts[0] * counts[1] if all(isinstance(count, int) for count in counts) else Unknown("the number of GPUs")
 
 
-def _multiply_by_ranks(run: Run, per_rank: int | None) -> Any:
-    ranks = _count_ranks(run)
-    return Unknown("the batch of all GPUs") if isinstance(ranks, Unknown) or per_rank is None else ranks * per_rank
+def _compute_eval_batch(run: Run) -> Any:
+    ranks, per_rank = _count_ranks(run), run.plan.batch.eval_micro
+    return Unknown("the evaluation's batch") if isinstance(ranks, Unknown) or per_rank is None else ranks * per_rank
 
 
 def _get_capability(run: Run) -> Any:
@@ -256,10 +254,8 @@ def _find_published_quantization(run: Run) -> Any:
 def _read_run_value(run: Run, name: str) -> Any:
     if name == "@ranks":
         return _count_ranks(run)
-    if name == "@train_batch":
-        return _multiply_by_ranks(run, run.plan.batch.micro)
     if name == "@eval_batch":
-        return _multiply_by_ranks(run, run.plan.batch.eval_micro)
+        return _compute_eval_batch(run)
     if name == "@capability":
         return _get_capability(run)
     if name == "@cuda":
