@@ -47,7 +47,8 @@ SHARDED = """\
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-0.6B")
-shards = {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": "Qwen3DecoderLayer"}
+shards = {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": "Qwen3DecoderLayer",
+          "cpu_ram_efficient_loading": False}
 given = TrainingArguments("out", bf16=True, optim="paged_adamw_8bit", fsdp="full_shard auto_wrap", fsdp_config=shards)
 Trainer(model, given)
 """

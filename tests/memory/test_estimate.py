@@ -274,7 +274,19 @@ def test_unknown_model() -> None:
     assert result.missing == ("model",)
 
 
-@pytest.mark.parametrize("field", ["batch.micro", "sequence.length", "method.tuning", "precision.params"])
+@pytest.mark.parametrize("field", ["batch.micro", "sequence.length"])
+def test_host_and_disk_need_no_batch(field: str) -> None:
+    result, whole = (estimate(Plan().replace({**BASE, field: value}), LLAMA_8B) for value in (None, BASE[field]))
+    assert [phase.name for phase in result.phases] == ["load", "save"]
+    assert all(phase.gpu is None for phase in result.phases)
+    for phase in result.phases:
+        same_phase = whole.find_phase(phase.name)
+        assert same_phase is not None
+        assert (phase.host, phase.disk) == (same_phase.host, same_phase.disk)
+    assert field in result.missing
+
+
+@pytest.mark.parametrize("field", ["method.tuning", "precision.params"])
 def test_essential_fields(field: str) -> None:
     result = estimate(Plan().replace({**BASE, field: None}), LLAMA_8B)
     assert result.phases == ()

@@ -72,4 +72,6 @@ def test_what_cannot_be_compared_is_said_once(tmp_path, stated, codes):
 
 def test_one_rank_that_reads_the_weights_is_a_remedy(tmp_path):
     (tmp_path / "copies.yaml").write_bytes((FIRES / "copies.yaml").read_bytes())
-    assert "let one rank per node load the weights" in get_help(tmp_path)
+    (finding,) = lint(tmp_path, build_options(("HST001",), gpu="A100-80GB")).findings
+    assert finding.fix is not None
+    assert (finding.fix.applicability, finding.fix.message) == ("safe", "fsdp_config.cpu_ram_efficient_loading: true")

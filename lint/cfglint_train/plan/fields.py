@@ -328,6 +328,8 @@ class Parallel(Frozen):
     """True if ZeRO++ keeps frozen partitions in 8 bits."""
     cpu_efficient_loading: bool | None = None
     """True if one rank per node reads the weights."""
+    broadcasts_weights: bool | None = None
+    """True if FSDP1 sends rank 0's weights to the other ranks."""
     leaf_modules: bool | None = None
     """True if a layer's experts are gathered as one unit."""
     communication: str | None = None

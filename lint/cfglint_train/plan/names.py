@@ -145,6 +145,7 @@ Field = Literal[
     "parallel.quantized_gather",
     "parallel.quantized_frozen",
     "parallel.cpu_efficient_loading",
+    "parallel.broadcasts_weights",
     "parallel.leaf_modules",
     "parallel.communication",
     "parallel.defers_reduction",

@@ -24,7 +24,8 @@ weights. A sharded state dict is read in parts. Checkpoints that exist already k
 
 ## Fix safety
 Safe: if FSDP loads the model on each rank (`cpu_ram_efficient_loading: false`), the fix lets one rank per node read it
-and send it to the others. It is offered only if the run then fits.
+and send it to the others. It is offered only if the run then fits. Unsafe if `sync_module_states: false` is stated,
+which the fix must override.
 
 ## When it does not apply
 Silent unless the host memory is stated. If it is not, CHK002 reports how much a run with offloading needs. Resuming
@@ -146,7 +147,8 @@ def _build_loading_fix(judgement: Judgement) -> Fix | None:
     after = judge(run.replace_fields(changes), "host", list_phases(run))
     if after is None or after.verdict != "fits":
         return None
-    return Fix("safe", format_changes(run, changes), changes)
+    overrides_broadcast = run.plan.parallel.broadcasts_weights is False and run.is_stated("parallel.broadcasts_weights")
+    return Fix("unsafe" if overrides_broadcast else "safe", format_changes(run, changes), changes)
 
 
 def _explain_loading(judgement: Judgement) -> tuple[str, ...]:

@@ -121,6 +121,8 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     yield "parallel.wrapping", wrapping, _find_fsdp_origin(config, "auto_wrap_policy")
     if version == 1:
         use_orig_params = fsdp.read_fsdp_flag(config, "use_orig_params", True)
+        broadcasts_weights = fsdp.read_fsdp_flag(config, "sync_module_states", True)
+        yield "parallel.broadcasts_weights", broadcasts_weights, _find_fsdp_origin(config, "sync_module_states")
         yield "parallel.use_orig_params", use_orig_params, _find_fsdp_origin(config, "use_orig_params")
     loads_on_rank_0 = fsdp.read_fsdp_flag(config, "cpu_ram_efficient_loading", True)
     yield "parallel.cpu_efficient_loading", loads_on_rank_0, _find_fsdp_origin(config, "cpu_ram_efficient_loading")
@@ -230,6 +232,7 @@ _FSDP_KEYS: Final[Mapping[Field, tuple[str, Mapping[Any, Any]]]] = {
     "parallel.wrapping": ("auto_wrap_policy", {v: k for k, v in fsdp.POLICIES.items()}),
     "parallel.offload_params": ("offload_params", {"cpu": True, "none": False}),
     "parallel.cpu_efficient_loading": ("cpu_ram_efficient_loading", {True: True, False: False}),
+    "parallel.broadcasts_weights": ("sync_module_states", {True: True, False: False}),
     "parallel.use_orig_params": ("use_orig_params", {True: True, False: False}),
 }
 
@@ -278,6 +281,8 @@ def _write_fsdp(config: Config, field: Field, value: Any) -> Change:
         key, spelling = _FSDP_KEYS[field][0], _FSDP_KEYS[field][1][value]
         if field == "parallel.use_orig_params" and version == 2:
             raise CannotEdit("FSDP2 always keeps the original parameters")
+        if field == "parallel.broadcasts_weights" and version == 2:
+            raise CannotEdit("FSDP2 has no such setting")
         if value == "local" and version == 2:
             raise CannotEdit("FSDP2 has no local state dict")
     else:

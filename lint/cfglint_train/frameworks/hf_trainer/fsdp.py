@@ -94,17 +94,17 @@ POLICIES: Final = {"TRANSFORMER_BASED_WRAP": "block", "SIZE_BASED_WRAP": "size",
 """Wrapping that each of accelerate's policies means."""
 
 
-def _has_section_defaults(config: Config) -> bool:
-    """Return whether the defaults are FSDP2 and a policy that wraps layers, as of transformers 5.10.
+def _has_default_policy(config: Config) -> bool:
+    """Return whether the default policy wraps layers, as of transformers 5.10.
 
-    Up to 5.9, the defaults are FSDP1 and no policy (`training_args.py` of 5.9.0 and 5.10.1, _process_fsdp_args).
+    Up to 5.9, there is none (`training_args.py` of 5.9.0 and 5.10.1, _process_fsdp_args).
     """
     release = config.releases.get("transformers")
     return release is not None and parse_release(release) >= parse_release("5.10")
 
 
 def _get_wrapping(config: Config) -> str | None:
-    if _has_section_defaults(config):
+    if _has_default_policy(config):
         return POLICIES.get(str(get_fsdp_setting(config, "auto_wrap_policy") or "TRANSFORMER_BASED_WRAP"))
     if "auto_wrap" not in _list_fsdp_options(config):
         return "root"
@@ -117,8 +117,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
         return
     origin = config.get_origin("fsdp")
     stated_version = get_fsdp_setting(config, "version")
-    default_version = 2 if _has_section_defaults(config) else 1
-    version = default_version if stated_version is None else ACCELERATE.integer.read_or_none(stated_version)
+    version = 1 if stated_version is None else ACCELERATE.integer.read_or_none(stated_version)
     if isinstance(config.get("fsdp_config"), str):  # a separate file
         yield "parallel.strategy", None, config.get_origin("fsdp_config")
         return
@@ -170,7 +169,7 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
     stated, wrapping = config.get("fsdp"), changes.get("parallel.wrapping")
     if dict(changes) == {"parallel.cpu_efficient_loading": True} and not isinstance(config.get("fsdp_config"), str):
         return [*set_fsdp_flag(config, "cpu_ram_efficient_loading"), *_set_if_off(config, "sync_module_states")]
-    if len(changes) == 1 and _has_section_defaults(config):
+    if len(changes) == 1 and _has_default_policy(config):
         policy = next((policy for policy, meaning in POLICIES.items() if meaning == wrapping), None)
         if policy is not None and not isinstance(config.get("fsdp_config"), str):
             has_prefix = config.has("fsdp_config", "fsdp_auto_wrap_policy")

@@ -73,5 +73,5 @@ def estimate(argv: list[str]) -> int:
         from cfglint_train.reports.text import describe_no_run, describe_skipped
 
         print_remarks([*describe_skipped(result), describe_no_run(result)])
-    is_complete = runs and all(run.estimate.phases for run in runs)
+    is_complete = runs and all(any(phase.gpu is not None for phase in run.estimate.phases) for run in runs)
     return TROUBLE if result.troubles or not is_complete else CLEAN
