@@ -192,10 +192,10 @@ class LaunchScripts:
         nearest = tuple(script for script, folder in parents.items() if folder == max(parents.values(), key=len))
         for document in self._read_scripts(nearest, path) if nearest else ():
             from cfglint_train.launches.launches import find_argument_launches
-            from cfglint_train.launches.merged_launch import mark_assumed
+            from cfglint_train.launches.merged_launch import convert_generic
 
             for launch in find_argument_launches(document, main, framework):
-                yield mark_assumed(launch, "which takes its file as an argument")
+                yield convert_generic(launch, main)
 
     def _find_docstring_launches(self, main: Config) -> Iterator[Launch]:
         """Yield the launches by the first command in a Python script's docstring that starts the script itself."""
