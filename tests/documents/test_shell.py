@@ -217,6 +217,10 @@ def test_what_is_written_is_what_bash_reads(container, flags, data):
         ("X=5\nbash -c \"run --a $X\"", "5"),
         ("export X=5\nbash -c 'run --a $X'", "5"),
         ("X=5\neval \"run --a $X\"", "5"),
+        ("if a; then E='--a 3 --b'; else E='--a 3'; fi\nrun $E", "3"),
+        ("case $1 in x) E=(--a 3);; *) E=(--b --a 3);; esac\nrun ${E[@]}", "3"),
+        ("if a; then E='--a 3'; else E='--a 4'; fi\nrun $E", None),
+        ("if a; then E='--a 3'; E+=' --a 4'; else E='--a 3'; fi\nrun $E", None),
         ("run --a=1,2", "1,2"),
         ("run --a 'b c'", "b c"),
         ("run --a \\$X", "$X"),
@@ -491,6 +495,7 @@ def test_values_are_set_where_they_stand(source, value, expected):
         ("run --a 8\n", None, "not a word"),
         ("run --a 8\n", {"b": 1}, "not a word"),
         ("run --a=8\n", True, "one word"),
+        ("if a; then E='--a 3'; else E='--b --a 3'; fi\nrun $E\n", "4", "several places"),
         ("A='--a 8'\nrun $A\npython other.py $A\n", "4", "shared"),
     ],
 )  # fmt: skip
