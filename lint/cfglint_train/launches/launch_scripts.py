@@ -498,7 +498,11 @@ class LaunchScripts:
     def _find_scripts(self, path: str) -> tuple[ShellDocument, ...]:
         """Return the scripts that name a file."""
         if path not in self._naming_scripts:
-            scripts = self.repositories.get_index(path).find_scripts_naming(os.path.basename(path))
+            index, name = self.repositories.get_index(path), os.path.basename(path)
+            scripts = index.find_scripts_naming(name)
+            if name.endswith(".py"):  # `python -m src.train`
+                package = os.path.basename(os.path.dirname(os.path.abspath(path)))
+                scripts = tuple(dict.fromkeys((*scripts, *index.find_scripts_naming(f"{package}.{name[:-3]}"))))
             self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()
         return self._naming_scripts[path]
 
