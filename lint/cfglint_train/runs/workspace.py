@@ -366,8 +366,8 @@ class Workspace:
 
     def _apply_launch_releases(self, main: Config, launches: Iterable[MergedLaunch]) -> Config:
         """Return a config with the releases that its launch scripts state or that their options show."""
-        scripts = dict.fromkeys(script for launch in launches for script in launch.documents)
-        scripts.pop(main.document, None)
+        documents = dict.fromkeys(script for launch in launches for script in launch.documents)
+        scripts = [script for script in documents if script is not main.document]
         keys = tuple(_list_launched_keys(main))
         if main.role != "main" or not (keys or any(pragmas.MARK in script.source for script in scripts)):
             return main
