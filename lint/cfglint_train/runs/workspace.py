@@ -13,9 +13,8 @@ from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.evidence import ConfigEvidence
+from cfglint_train.frameworks.evidence import ConfigEvidence, LaunchedKey
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.key_usage import LaunchedKey
 from cfglint_train.frameworks.lens import Config, Role
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.hardware.catalogue import build_hardware
