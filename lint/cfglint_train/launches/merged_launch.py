@@ -187,7 +187,7 @@ def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
 def convert_generic(launch: Launch, main: Config) -> Launch:
     """Return the launch of a script that takes any file as its argument, as the launch of `main`, all assumed.
 
-    What the script leaves open says nothing about this file: facts are dropped, and settings keep the file's values.
+    What the script leaves open is no evidence about this file: facts are dropped, and settings keep the file's values.
     Settings that shard the model stay unknown, because their files may be for other models.
     """
     marked = mark_assumed(launch, "which takes its file as an argument")
