@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from cfglint_train.fitting.alternatives import Alternatives, Goal, MaximizedSize
     from cfglint_train.fixing.loop import Applied, FixOutcome, Refused
-    from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
+    from cfglint_train.judging.result import CheckedFile, Result, RunCounts, UnsupportedFiles
     from cfglint_train.records import (
         Budget,
         Component,
@@ -58,17 +58,53 @@ if TYPE_CHECKING:
     from cfglint_train.runs.run import Run
 
 __all__ = [
-    "DEFAULTS", "Applied", "Budget", "CheckedFile", "Component", "Edit", "EstimateResult", "FactError", "Failure",
-    "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model", "NotChecked", "OptionError",
-    "Options", "Phase", "Refused", "RelatedPlace", "Room", "RunEstimate", "RunFit", "Rung", "SettingsError",
-    "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "estimate", "fit", "fix", "ignore", "lint",
-    "rules", "settings",
+    "DEFAULTS",
+    "Applied",
+    "Budget",
+    "CheckedFile",
+    "Component",
+    "Edit",
+    "EstimateResult",
+    "FactError",
+    "Failure",
+    "Finding",
+    "FitResult",
+    "Fix",
+    "FixResult",
+    "Ground",
+    "Holding",
+    "LintResult",
+    "Model",
+    "NotChecked",
+    "OptionError",
+    "Options",
+    "Phase",
+    "Refused",
+    "RelatedPlace",
+    "Room",
+    "RunCounts",
+    "RunEstimate",
+    "RunFit",
+    "Rung",
+    "SettingsError",
+    "SkippedFile",
+    "Solution",
+    "UnsupportedFiles",
+    "UsageError",
+    "accept",
+    "estimate",
+    "fit",
+    "fix",
+    "ignore",
+    "lint",
+    "rules",
+    "settings",
 ]  # fmt: skip
 
 
 _HOMES = {
     "Applied": "fixing.loop", "CheckedFile": "judging.result", "Refused": "fixing.loop",
-    "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result",
+    "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result", "RunCounts": "judging.result",
 }  # fmt: skip
 """Modules of the records that are not in `records`; imported lazily because printing a text report needs none."""
 
@@ -162,6 +198,11 @@ class LintResult(_InputResult):
         from cfglint_train.reports import json
 
         return tuple(json.list_not_checked(self.raw))
+
+    @cached_property
+    def runs(self) -> RunCounts:
+        """The numbers of runs that were checked, checked without their memory, and found but not read."""
+        return self.raw.run_counts
 
     @cached_property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:

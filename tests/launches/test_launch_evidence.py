@@ -123,3 +123,12 @@ def test_a_fresh_installation_refuses_the_launch(tmp_path: Path) -> None:
     [finding] = [finding for finding in lint(tmp_path).findings if finding.code == "REL002"]
     assert (finding.path, finding.severity) == ("run.sh", "warning")
     assert "refuses this launch (`max_seq_length` was removed in 0.20.0)" in finding.message
+
+
+@pytest.mark.parametrize(
+    "command", ["python -m src.train", "torchrun --nproc_per_node 2 -m src.train", "python src/train.py"]
+)
+def test_a_script_that_is_started_as_a_module_receives_its_options(tmp_path: Path, command: str) -> None:
+    (tmp_path / "src").mkdir()
+    run = read_run(tmp_path, {"run.sh": f"{command} --model Qwen/Qwen2.5-7B\n", "src/train.py": SCRIPT})
+    assert run.architecture is not None

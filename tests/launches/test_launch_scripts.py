@@ -155,6 +155,27 @@ def test_what_stands_behind_the_argument_is_laid_over_the_file(tmp_path: Path) -
     assert run.plan.batch.micro == 4
 
 
+@pytest.mark.parametrize(
+    ("command", "micro", "assumed"),
+    [
+        ("axolotl train $1 --micro-batch-size $2", 8, "`micro_batch_size` is 8, as the file states; train.sh:1 may"),
+        ("torchrun --nproc_per_node $2 --nnodes $NODES -m axolotl.cli.train $1", 8, ""),
+    ],
+)
+def test_what_a_generic_launcher_leaves_open_keeps_no_file_from_being_estimated(
+    tmp_path: Path, command: str, micro: int, assumed: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a.yaml").write_text(f"{AXOLOTL}micro_batch_size: 8\n")
+    (tmp_path / "train.sh").write_text(f"{command}\n")
+    [run] = list_runs(tmp_path)
+    origin = run.get_origin("batch.micro")
+    assert run.plan.batch.micro == micro
+    assert origin is not None
+    assert origin.assumption.startswith(assumed)
+    assert (run.plan.launch.nodes, run.plan.launch.gpus_per_node) == (1, 8)
+
+
 @pytest.mark.parametrize(("root", "nodes"), [(None, None), ("cfglint.toml", 2), ("pyproject.toml", 2), (".git", 2)])
 def test_without_a_root_scripts_above_the_folder_of_a_configuration_do_not_count(
     tmp_path: Path, root: str | None, nodes: int | None

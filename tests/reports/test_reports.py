@@ -396,6 +396,9 @@ def test_the_summary_counts():
     ]
     assert list(text.render_summary(build_result(findings[1])))[1] == "1 finding fixable with --fix --unsafe-fixes."
     assert list(text.render_summary(build_result(findings[2]))) == ["Found 1 info in 0 files."]
+    unread = findings[2]._replace(code="CHK005")
+    shown = list(text.render_summary(build_result(unread)))
+    assert shown == ["Found 1 info in 1 file.", "1 run was found but not read."]
 
 
 # --- real files ------------------------------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.documents.document import Document
+from cfglint_train.documents.document import Document, Entry, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
-    from cfglint_train.frameworks.key_usage import LaunchedKey
 
 Strength = Literal["replaces", "adds", "lowers"]
 """Effect of evidence on findings about keys.
@@ -69,6 +68,16 @@ class ForkEvidence(Frozen):
     def is_about(self, name: str) -> bool:
         """Return whether the evidence concerns an unknown key or flag."""
         return self.names is None or name.lstrip("-").rpartition(".")[2] in self.names
+
+
+class LaunchedKey(Frozen):
+    """A key that every launch of a configuration sets."""
+
+    route: Route
+    """Route of the key below the configuration's root."""
+    entry: Entry
+    document: Document
+    """Launch script that sets the key."""
 
 
 class ConfigEvidence(Frozen):

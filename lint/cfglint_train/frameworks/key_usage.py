@@ -17,20 +17,11 @@ from cfglint_train.documents.document import Document, Entry, Route, Scalar, Seq
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.lens import format_route
 
 _MAX_KEYS: Final = 300
 """Maximum number of keys to check against every release; no configuration in the corpus has more than 220."""
-
-
-class LaunchedKey(Frozen):
-    """A key that every launch of a configuration sets."""
-
-    route: Route
-    """Route of the key below the configuration's root."""
-    entry: Entry
-    document: Document
-    """Launch script that sets the key."""
 
 
 class RefusedKey(Frozen):

@@ -18,7 +18,8 @@ from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey, ReleaseHint
+    from cfglint_train.frameworks.evidence import LaunchedKey
+    from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
     from cfglint_train.frameworks.lens import Config
     from cfglint_train.plan.certainty import Ground
 

@@ -48,6 +48,18 @@ class UnsupportedFiles:
     paths: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Numbers of training runs, by how far they were checked."""
+
+    checked: int
+    """Runs whose memory was checked."""
+    memory_not_checked: int
+    """Runs that were read, but whose memory could not be checked."""
+    not_read: int
+    """Runs that cfglint found, for example in a launch script, but could not read."""
+
+
 class Result(Frozen):
     """The outcome of a lint."""
 
@@ -78,6 +90,21 @@ class Result(Frozen):
         """Findings about runs whose memory could not be checked."""
         findings = (finding for folded in self.findings for finding in (folded, *folded.others))
         return tuple([finding for finding in findings if RULES[finding.code].unchecked == "memory"])
+
+    @property
+    def run_counts(self) -> RunCounts:
+        """Numbers of runs that were checked, checked without their memory, and not read."""
+        unread = [finding for finding in self.findings if RULES[finding.code].unchecked == "run"]
+        unchecked_count = sum(finding.run_count for finding in self.not_checked)
+        return RunCounts(
+            max(0, self.run_count - unchecked_count), unchecked_count, sum(finding.run_count for finding in unread)
+        )
+
+    @property
+    def read_paths(self) -> frozenset[str]:
+        """Files that were checked, could not be checked, or start runs that were not read."""
+        unread = (finding.path for finding in self.findings if RULES[finding.code].unchecked == "run")
+        return frozenset((*(file.path for file in self.files), *(trouble.path for trouble in self.troubles), *unread))
 
     @property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:

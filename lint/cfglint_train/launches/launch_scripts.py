@@ -192,10 +192,10 @@ class LaunchScripts:
         nearest = tuple(script for script, folder in parents.items() if folder == max(parents.values(), key=len))
         for document in self._read_scripts(nearest, path) if nearest else ():
             from cfglint_train.launches.launches import find_argument_launches
-            from cfglint_train.launches.merged_launch import mark_assumed
+            from cfglint_train.launches.merged_launch import convert_generic
 
             for launch in find_argument_launches(document, main, framework):
-                yield mark_assumed(launch, "which takes its file as an argument")
+                yield convert_generic(launch, main)
 
     def _find_docstring_launches(self, main: Config) -> Iterator[Launch]:
         """Yield the launches by the first command in a Python script's docstring that starts the script itself."""
@@ -498,7 +498,11 @@ class LaunchScripts:
     def _find_scripts(self, path: str) -> tuple[ShellDocument, ...]:
         """Return the scripts that name a file."""
         if path not in self._naming_scripts:
-            scripts = self.repositories.get_index(path).find_scripts_naming(os.path.basename(path))
+            index, name = self.repositories.get_index(path), os.path.basename(path)
+            scripts = index.find_scripts_naming(name)
+            if name.endswith(".py"):  # `python -m src.train`
+                package = os.path.basename(os.path.dirname(os.path.abspath(path)))
+                scripts = tuple(dict.fromkeys((*scripts, *index.find_scripts_naming(f"{package}.{name[:-3]}"))))
             self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()
         return self._naming_scripts[path]
 

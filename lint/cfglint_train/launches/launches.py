@@ -26,6 +26,7 @@ from cfglint_train.repository.index import RepositoryIndex
 ScriptCall = tuple[ShellDocument, Invocation]
 """A script, and its invocation that starts another script."""
 
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _CONFIG_FILE: Final = ("--config_file", "--config-file")
 
 
@@ -291,9 +292,16 @@ def group_by_file_name(document: ShellDocument) -> Mapping[str, Sequence[Invocat
     invocations: dict[str, list[Invocation]] = {}
     for invocation in document.invocations:
         words = (*invocation.head[-1:], *invocation.words)
-        for name in {_get_file_name(word.text if word.is_known else word.known_suffix) for word in words}:
+        names = {_get_file_name(word.text if word.is_known else word.known_suffix) for word in words}
+        for name in (*names, os.path.basename(_get_module_file(invocation))):
             invocations.setdefault(name, []).append(invocation)
     return invocations
+
+
+def _get_module_file(invocation: Invocation) -> str:
+    """Return the file of the Python module that an invocation names (`src.train`), or an empty string."""
+    is_module = bool(invocation.head) and _MODULE.fullmatch(invocation.program) is not None
+    return "" if not is_module or invocation.program.endswith(".py") else f"{invocation.program.replace('.', '/')}.py"
 
 
 def _get_file_name(path: str) -> str:
@@ -314,6 +322,9 @@ def find_trailing_words(
     for index, word in enumerate(words):
         if name in word.text and word.is_known and _is_config_path(word.text, config, document, invocation, repository):
             return words[index + 1 :]
+    module_file = _get_module_file(invocation)
+    if os.path.basename(module_file) == name and _is_config_path(module_file, config, document, invocation, repository):
+        return invocation.words
     return None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from cfglint_train.documents.document import Route, Unknown
+from cfglint_train.documents.document import MISSING, Route, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import format_count
-from cfglint_train.frameworks.lens import Override
+from cfglint_train.frameworks.lens import Config, Override
 from cfglint_train.launches.launches import Launch, LauncherInput
 from cfglint_train.plan.origin import FieldValue, Origin
 
@@ -182,6 +182,35 @@ def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
     return launch._replace(
         facts=facts, overrides={route: _mark_override_assumed(override) for route, override in launch.overrides.items()}
     )
+
+
+def convert_generic(launch: Launch, main: Config) -> Launch:
+    """Return the launch of a script that takes any file as its argument, as the launch of `main`, all assumed.
+
+    What the script leaves open is no evidence about this file: facts are dropped, and settings keep the file's values.
+    Settings that shard the model stay unknown, because their files may be for other models.
+    """
+    marked = mark_assumed(launch, "which takes its file as an argument")
+    overrides = {
+        route: _keep_file_value(override, main.get_value(*route)) if _is_open(route, override) else override
+        for route, override in launch.overrides.items()
+    }
+    facts = {name: value for name, value in marked.facts.items() if value.value is not None}
+    return marked._replace(facts=facts, overrides=overrides)
+
+
+def _is_open(route: Route, override: Override) -> bool:
+    return isinstance(override.value, Unknown) and not override.value.path and route[0] not in _SHARDING
+
+
+def _keep_file_value(override: Override, value: Any) -> Override:
+    """Return an override with the file's own value, or the override itself if the file has no plain value."""
+    if value is MISSING or value is None or isinstance(value, (Unknown, dict, list)):
+        return override
+    origin = override.origin
+    line = "" if origin.place is None else f":{origin.place.document.locate(origin.place.span.start).line}"
+    note = f"`{origin.key}` is {value}, as the file states; {origin.note}{line} may replace it"
+    return Override(value, origin._replace(assumption=note))
 
 
 def _mark_override_assumed(override: Override) -> Override:

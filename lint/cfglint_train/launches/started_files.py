@@ -60,8 +60,8 @@ def _find_stated_files(script: ShellDocument, invocation: Invocation, sources: S
     for word in invocation.words:
         path = word.text.rpartition("=")[2]
         if path.endswith(files.CONFIGURATIONS):
-            found = (sources.find(os.path.join(folder, path), script.path), sources.find(path, script.path))
-            yield from (file for file in found if file is not None)
+            paths = (sources.find(os.path.join(folder, path), script.path), sources.find(path, script.path))
+            yield from (file for file in paths if file is not None)
 
 
 def _list_candidates(script: ShellDocument, index: RepositoryIndex) -> Iterator[str]:

@@ -28,7 +28,8 @@ from cfglint_train.plan.releases import BestRelease, PossibleReleases, Releases
 from cfglint_train.releases.statements import ReleaseStatements
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey
+    from cfglint_train.frameworks.evidence import LaunchedKey
+    from cfglint_train.frameworks.key_usage import KeyUse
 
 
 class CandidateReleases(Frozen):

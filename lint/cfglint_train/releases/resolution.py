@@ -13,8 +13,9 @@ from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.key_usage import LaunchedKey, ReleaseHint
+from cfglint_train.frameworks.key_usage import ReleaseHint
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import find_vocabulary
 from cfglint_train.frameworks.requires import load_requirements

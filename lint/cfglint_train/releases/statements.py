@@ -11,7 +11,7 @@ from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.plan.releases import AllowedReleases, Release
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.key_usage import LaunchedKey
+    from cfglint_train.frameworks.evidence import LaunchedKey
     from cfglint_train.releases.pins.readers import Pin
     from cfglint_train.releases.pins.search import ResolvedPin
 

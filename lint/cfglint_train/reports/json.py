@@ -31,6 +31,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
     yield from render_array("files", map(convert_record, list_files(result)), ",")
     yield from render_array("findings", (_add_url(finding, style) for finding in list_findings(result)), ",")
     yield from render_array("not_checked", map(convert_record, list_not_checked(result)), ",")
+    yield f'"runs": {encode_compact(convert_record(result.run_counts))},'
     yield from render_array("unsupported", map(convert_record, list_unsupported(result)), ",")
     yield from render_array("errors", map(convert_record, list_failures(result)), "}")
 
@@ -41,6 +42,7 @@ def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
         ("file", map(convert_record, list_files(result))),
         ("finding", (_add_url(finding, style) for finding in list_findings(result))),
         ("not_checked", map(convert_record, list_not_checked(result))),
+        ("runs", iter((convert_record(result.run_counts),))),
         ("unsupported", map(convert_record, list_unsupported(result))),
         ("error", map(convert_record, list_failures(result))),
     ):
@@ -100,6 +102,7 @@ def build_document(result: Result) -> dict[str, Any]:
         "files": list(map(convert_record, list_files(result))),
         "findings": list(map(convert_record, list_findings(result))),
         "not_checked": list(map(convert_record, list_not_checked(result))),
+        "runs": convert_record(result.run_counts),
         "unsupported": list(map(convert_record, list_unsupported(result))),
         "errors": list(map(convert_record, list_failures(result))),
     }

@@ -247,7 +247,7 @@ def render_summary(result: Result) -> Iterator[str]:
     counts = dict.fromkeys(_COLORS, 0)
     for finding in result.findings:
         counts[finding.severity] += 1
-    checked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
+    checked = len(result.read_paths)
     if not result.findings and not result.troubles:
         yield f"No findings in {format_count(checked, 'file')}." if checked else describe_no_config(result)
         yield from _describe_baseline(result)
@@ -257,9 +257,7 @@ def render_summary(result: Result) -> Iterator[str]:
         yield f"Found {', '.join(parts)} in {format_count(checked, 'file')}."
     yield from _describe_baseline(result)
     yield from describe_lowered(result)
-    unchecked = describe_not_checked(result)
-    if unchecked is not None:
-        yield unchecked
+    yield from describe_unchecked_runs(result)
     fixes = [finding.fix.applicability for finding in result.findings if finding.fix is not None and finding.fix.edits]
     safe, unsafe = fixes.count("safe"), fixes.count("unsafe")
     if safe:
@@ -327,13 +325,20 @@ def _describe_baseline(result: Result) -> Iterator[str]:
         yield f"{gone_count} in {name}: {entries}; --write-baseline removes them."
 
 
-def describe_not_checked(result: Result) -> str | None:
-    """Return a sentence with the number of runs whose memory was not checked, or None if all were checked."""
-    count = sum(finding.run_count for finding in result.not_checked)
-    if not count:
-        return None
-    total = "" if count == result.run_count else f" of {result.run_count}"
-    return f"Memory was not checked for {count}{total} run{'s' if (result.run_count if total else count) != 1 else ''}."
+def describe_unchecked_runs(result: Result) -> Iterator[str]:
+    """Yield sentences with the numbers of runs whose memory was not checked and of runs that were not read."""
+    counts = result.run_counts
+    count = counts.memory_not_checked
+    if count:
+        runs = (
+            format_count(result.run_count, "run")
+            if count == result.run_count
+            else f"{count} of {result.run_count} runs"
+        )
+        yield f"Memory was not checked for {runs}."
+    if counts.not_read:
+        verb = "was" if counts.not_read == 1 else "were"
+        yield f"{format_count(counts.not_read, 'run')} {verb} found but not read."
 
 
 def list_files(result: Result) -> Iterator[str]:

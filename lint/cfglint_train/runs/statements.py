@@ -9,8 +9,8 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any
+from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.key_usage import LaunchedKey
 from cfglint_train.frameworks.lens import Override
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.releases.requirements import Requirements

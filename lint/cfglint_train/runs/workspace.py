@@ -13,9 +13,8 @@ from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.evidence import ConfigEvidence
+from cfglint_train.frameworks.evidence import ConfigEvidence, LaunchedKey
 from cfglint_train.frameworks.framework import Reference
-from cfglint_train.frameworks.key_usage import LaunchedKey
 from cfglint_train.frameworks.lens import Config, Override, Role
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.hardware.catalogue import build_hardware
@@ -371,8 +370,8 @@ class Workspace:
 
     def _apply_launch_releases(self, main: Config, launches: Iterable[MergedLaunch]) -> Config:
         """Return a config with the releases that its launch scripts state or that their options show."""
-        scripts = dict.fromkeys(script for launch in launches for script in launch.documents)
-        scripts.pop(main.document, None)
+        documents = dict.fromkeys(script for launch in launches for script in launch.documents)
+        scripts = [script for script in documents if script is not main.document]
         keys = tuple(_list_launched_keys(main))
         if main.role != "main" or not (keys or any(pragmas.MARK in script.source for script in scripts)):
             return main

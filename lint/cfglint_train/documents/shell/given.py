@@ -24,7 +24,7 @@ class AssignmentCondition(Frozen):
 class VariableValue:
     """The value of one variable, as far as its assignments have been collected."""
 
-    __slots__ = ("_array", "_branches", "_pieces", "_replaced", "is_complete")
+    __slots__ = ("_alternatives", "_array", "_branches", "_pieces", "_replaced", "is_complete")
 
     def __init__(self, array: bool) -> None:
         """Start without assignments; `array` says whether the variable is an array."""
@@ -35,6 +35,8 @@ class VariableValue:
         # The condition under which a later assignment overwrites the earlier value, and the branches that do so.
         self._replaced = ""
         self._branches: set[Step] = set()
+        # Number of the piece that each branch sets, and its text.
+        self._alternatives: dict[int, Elements] = {}
 
     def add_certain(self, assignment: Assignment, value: Elements) -> bool:
         """Add an unconditional assignment; return False if the value can no longer be determined."""
@@ -60,7 +62,34 @@ class VariableValue:
             if condition.step is not None:
                 self._branches.add(condition.step)
             self.is_complete = is_exhaustive(frozenset(self._branches))
-        return self._add(added, condition.why)
+            self._alternatives[len(self._pieces)] = value
+        if not self._add(added, condition.why):
+            return False
+        if self.is_complete and len(self._alternatives) == len(self._branches):
+            self._merge_alternatives()
+        return True
+
+    def _merge_alternatives(self) -> None:
+        """Make the options certain that every branch sets to the same value."""
+        branches = {number: _list_options(value) for number, value in self._alternatives.items()}
+        first, *others = (options or {} for options in branches.values())
+        common = {
+            name: words
+            for name, words in first.items()
+            if all(name in other and _get_texts(other[name]) == _get_texts(words) for other in others)
+        }
+        for number, options in branches.items() if common else ():
+            condition = next((part.condition for element in self._pieces[number] for part in element), "")
+            rest = [word for name, words in (options or {}).items() if name not in common for word in words]
+            self._pieces[number] = self._join([word._replace(condition=condition) for word in rest])
+        if common:
+            self._pieces.append(self._join([word for words in common.values() for word in words]))
+
+    def _join(self, words: list[Fragment]) -> Elements:
+        """Return words as the elements of an array, or as one text with a blank before each word."""
+        if self._array:
+            return tuple((word,) for word in words)
+        return (tuple(part for word in words for part in (word._replace(text=b" ", exact=False), word)),)
 
     def add_initial(self, value: Elements) -> bool:
         """Add the value before the first assignment; return False if the value can no longer be determined."""
@@ -101,6 +130,34 @@ def _strip_self_reference(value: Elements, name: str, array: bool) -> Elements |
     return value[count:] if array else (value[0][count:],)
 
 
+def _list_options(value: Elements) -> dict[bytes, list[Fragment]] | None:
+    """Return the words of each option in a literal value, by name; None if it holds anything else or an option twice.
+
+    The words have no place of their own, because another branch sets the same option.
+    """
+    options: dict[bytes, list[Fragment]] = {}
+    name = b""
+    for element in value:
+        if len(element) != 1 or not element[0].is_certain or element[0].names:
+            return None
+        for match in _WORD.finditer(element[0].text):
+            word = element[0].cut(match.start(), match.end())._replace(exact=False)
+            if word.text.startswith(b"-") and not word.text[1:2].isdigit():
+                name = word.text
+                if name in options:
+                    return None
+                options[name] = []
+            elif not name:
+                return None
+            options[name].append(word)
+    return options
+
+
+def _get_texts(words: list[Fragment]) -> list[bytes]:
+    return [word.text for word in words]
+
+
+_WORD: Final = re.compile(rb"[^ \t\n]+")
 _SETTING: Final = re.compile(rb"[A-Za-z_][\w.]*=")
 
 

@@ -11,8 +11,8 @@ from cfglint_train.documents.document import MISSING, Document, Entry, Route, Sp
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
-from cfglint_train.frameworks.evidence import ForkTrace
-from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey, RefusedKey, ReleaseHint, is_refused
+from cfglint_train.frameworks.evidence import ForkTrace, LaunchedKey
+from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint, is_refused
 from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.openrlhf.flags import (

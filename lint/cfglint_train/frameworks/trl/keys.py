@@ -10,8 +10,9 @@ from cfglint_schemas.status import PRESENT, Context
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
+from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.hf_trainer.fsdp import list_fsdp_routes
-from cfglint_train.frameworks.key_usage import KeyUse, LaunchedKey, ReleaseHint
+from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
 from cfglint_train.frameworks.keys import CallArgument, Keys, LauncherOption, OutdatedConfig, UnparsedOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.clues import ANY_TRAINER

@@ -96,7 +96,7 @@ def _render_summary(result: Result | None, run_count: int) -> str:
     items = [f"<li>{format_count(run_count, 'run')}</li>"]
     if result is None:
         return f'<ul class="counts">{items[0]}</ul>'
-    checked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
+    checked = len(result.read_paths)
     items.insert(0, f"<li>{format_count(checked, 'file')}</li>")
     counts = Counter(finding.severity for finding in result.findings)
     items[:0] = [
@@ -104,9 +104,7 @@ def _render_summary(result: Result | None, run_count: int) -> str:
         for severity in SEVERITIES
         if counts[severity]
     ]
-    unchecked = text_report.describe_not_checked(result)
-    if unchecked is not None:
-        items.append(f"<li>{unchecked.rstrip('.')}</li>")
+    items += [f"<li>{sentence.rstrip('.')}</li>" for sentence in text_report.describe_unchecked_runs(result)]
     redact = build_redaction(result.secrets)
     troubles = [
         render_message(text_report.format_trouble(trouble, redact))
