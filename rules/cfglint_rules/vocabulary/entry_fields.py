@@ -89,10 +89,10 @@ def _build_report(config: Config, table: EntryTable, selected: str, name: str, r
     first, *others = [Place(config.document, entry.key.span) for entry in entries if entry is not None]
     changes = tuple(Delete((*config.root, *route)) for route in routes)
     return Report(
-        f"`{name}` has no effect: {f'{setting} does not read it' if readers else 'no code reads it'}",
+        f"`{name}` has no effect: {setting} does not read it",
         first,
-        "info" if config.evidence.fork is not None or not readers else "warning",
+        "info" if config.evidence.fork is not None else "warning",
         Fix("unsafe", f"remove `{name}`", keys=((config, changes),)),
         related=tuple(Related(place, "and here") for place in others),
-        help=f"set `{selector}: {readers[0]}` to have it read" if readers else None,
+        help=f"set `{selector}: {readers[0]}` to have it read",
     )
