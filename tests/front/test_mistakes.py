@@ -179,6 +179,8 @@ def test_broken_yaml_says_what_is_open(here, text, line, said):
         ("x: 1\n y: 3\n", "indent the key like the keys above it"),
         ('x: "a" b\n', "quote the whole value: text follows the closing quote"),
         ('x: ["a"\n "b"]\n', "put a comma between the items"),
+        ("x:\t1\n", "replace the tab by spaces"),
+        ("x: !size 8\n", "quote the value: `!` starts a tag"),
     ],
 )
 def test_broken_yaml_has_a_remedy(here, text, remedy):
