@@ -8,6 +8,7 @@ import pytest
 
 from cfglint_train.version import VERSION
 from tests.support.command import run_cfglint
+from tests.support.configs import AXOLOTL
 
 CONFIG = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -184,7 +185,7 @@ def test_broken_yaml_says_what_is_open(here, text, line, said):
     ],
 )
 def test_broken_yaml_has_a_remedy(here, text, remedy):
-    (here / "config.yaml").write_text("base_model: Qwen/Qwen2.5-0.5B\n" + text)
+    (here / "config.yaml").write_text(AXOLOTL + text)
     assert f"help: {remedy}\n" in run_cfglint("config.yaml", cwd=here).out
 
 
