@@ -72,7 +72,7 @@ def _list_fields(config: Config, table: EntryTable) -> Iterator[tuple[str, Route
         entries = config.get_value(section)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             selected = _get_selected(entry, table)
-            if selected not in table["values"]:
+            if selected is None or selected not in table["values"]:
                 continue
             for name in table["fields"]:
                 route: Route = (section, index, name)
