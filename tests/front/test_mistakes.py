@@ -8,6 +8,7 @@ import pytest
 
 from cfglint_train.version import VERSION
 from tests.support.command import run_cfglint
+from tests.support.configs import AXOLOTL
 
 CONFIG = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -179,10 +180,12 @@ def test_broken_yaml_says_what_is_open(here, text, line, said):
         ("x: 1\n y: 3\n", "indent the key like the keys above it"),
         ('x: "a" b\n', "quote the whole value: text follows the closing quote"),
         ('x: ["a"\n "b"]\n', "put a comma between the items"),
+        ("x:\t1\n", "replace the tab by spaces"),
+        ("x: !size 8\n", "quote the value: `!` starts a tag"),
     ],
 )
 def test_broken_yaml_has_a_remedy(here, text, remedy):
-    (here / "config.yaml").write_text("base_model: Qwen/Qwen2.5-0.5B\n" + text)
+    (here / "config.yaml").write_text(AXOLOTL + text)
     assert f"help: {remedy}\n" in run_cfglint("config.yaml", cwd=here).out
 
 

@@ -23,6 +23,7 @@ def test_tables_name_what_exists(framework):
             routes = [vocabulary.find_fact((section, 0, name), release) for release in vocabulary.releases]
             assert any(fact is not None for fact in routes), (section, name)
     assert table["mapping"] in table["values"]
+    assert set(table["overrides"]) <= set(table["fields"])
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,8 @@ def test_tables_name_what_exists(framework):
         ("alpaca", "", True),
         ("alpaca_chat.load_qa", "", True),
         ("chat_template", "", False),
+        ("chat_template", "train_on_inputs: false\n", False),
+        ("chat_template", "train_on_inputs: true\n", True),
         ("own.prompts", "", False),
         ("alpaca", "processor_type: AutoProcessor\n", False),
         ("{field_instruction: question}", "", True),

@@ -69,5 +69,6 @@ def check(config: Config) -> Iterator[Report]:
         f"{last_refusal.loader} refuses the file: {last_refusal.message}",
         Place(config.document, last_refusal.span),
         "error" if is_certain else "warning",
+        help=last_refusal.help,
         grounds=grounds,
     )

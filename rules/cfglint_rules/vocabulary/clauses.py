@@ -17,7 +17,6 @@ from cfglint_rules.vocabulary.effect_by_release import (
     build_setting_ground,
     find_candidate_releases,
 )
-from cfglint_rules.vocabulary.misfits import is_accepted_by_any, list_schemas
 from cfglint_rules.vocabulary.operators import RELATIONS, evaluate_test, list_relations
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import (
@@ -30,7 +29,6 @@ from cfglint_rules.vocabulary.survey import (
 )
 from cfglint_rules.vocabulary.table import SHARED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
 from cfglint_rules.vocabulary.values import format_value
-from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
 from cfglint_train.findings.finding import SEVERITIES, Fix, Related, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
@@ -118,7 +116,7 @@ def _match_rows(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Claus
             continue
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
-            scope = _find_scope(clause, settings)
+            scope = _find_scope(clause, settings.config)
             if scope is not None:
                 yield clause, _limit_for_copy(clause, scope, row, settings)
 
@@ -231,12 +229,8 @@ def _load_condition(name: str, framework: str) -> Callable[[Lookup], bool]:
     return condition
 
 
-def _find_scope(clause: Clause, settings: Settings) -> ClauseScope | None:
-    """Return the releases at which a clause holds, or None if the effective release is not among them.
-
-    A release that rejects one of the tested values by itself rejects the settings as well.
-    """
-    config = settings.config
+def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
+    """Return the releases at which a clause holds, or None if the effective release is not among them."""
     if clause.since is None and clause.before is None:
         candidates = find_candidate_releases(config)
         if config.evidence.fork is not None:
@@ -262,42 +256,18 @@ def _find_scope(clause: Clause, settings: Settings) -> ClauseScope | None:
     candidates_of_package = find_candidate_releases(config, clause.package)
     if not _is_release_covered(clause, candidates_of_package.chosen):
         return None
-    outside = [
-        release
-        for release in candidates_of_package.releases
-        if not _is_release_covered(clause, release) and not _is_value_rejected(clause, settings, release)
-    ]
-    can_be_older = candidates_of_package.can_be_older and not _is_value_rejected(
-        clause, settings, candidates_of_package.releases[0]
-    )
+    outside = [release for release in candidates_of_package.releases if not _is_release_covered(clause, release)]
     subject = clause.package or get_target_release(config).title
     bounds = (("since", clause.since), ("before", clause.before))
     condition_text = " ".join(f"{word} {subject} {bound}" for word, bound in bounds if bound is not None)
     is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
     max_severity: Severity = "info" if is_forked else "error"
-    is_release_dependent = bool(outside) or (can_be_older and clause.since is not None)
+    is_release_dependent = bool(outside) or (candidates_of_package.can_be_older and clause.since is not None)
     return ClauseScope(
         max_severity,
         f" ({condition_text})" if is_release_dependent else "",
         build_release_grounds(candidates_of_package, is_uniform=not is_release_dependent),
     )
-
-
-def _is_value_rejected(clause: Clause, settings: Settings, release: str) -> bool:
-    """Return whether a release of the framework rejects the value of a tested setting, whatever the others are."""
-    config, keys = settings.config, get_checked_keys(settings.config)
-    if clause.package is not None or clause.severity != "error" or keys is None:
-        return False
-    vocabulary, context = keys.get_vocabulary(config), keys.build_context(config)
-    for name in clause.when:
-        route = None if name.startswith("@") else settings.find_route(name)
-        fact = None if route is None else vocabulary.find_fact(route, release, context)
-        if route is None or fact is None or fact.resolve_status().kind != PRESENT or not keys.is_fatal(route):
-            continue
-        value = settings.get_value(name)
-        if isinstance(value, str) and not is_accepted_by_any(config, list_schemas(config, fact, release), value):
-            return True
-    return False
 
 
 def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:

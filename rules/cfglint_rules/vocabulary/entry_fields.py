@@ -1,7 +1,7 @@
-"""Entry fields: fields of a list's entries that another field of the entry makes ineffective (`entries.json`).
+"""Entry fields: fields of a list's entries that have no effect because of other settings (`entries.json`).
 
-A file names the sections whose entries it describes, the field that selects a reader, and the values of this selector
-that read each field. Entries with any other selector are not judged.
+A file names the sections whose entries it describes, the field that selects a reader, the values of this selector that
+read each field, and the settings that override a field. Entries with any other selector are not judged.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from cfglint_rules.vocabulary.operators import evaluate_test
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import get_checked_keys
 from cfglint_schemas.status import PRESENT
-from cfglint_train.documents.document import Delete, Route
+from cfglint_train.documents.document import Delete, Route, Unknown
 from cfglint_train.findings.finding import Fix, Related, Report
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.origin import Place
+
+if TYPE_CHECKING:
+    from cfglint_rules.vocabulary.operators import Test
 
 EntryTable = Mapping[str, Any]
 """The parsed file of a framework."""
@@ -40,28 +43,40 @@ def load_entry_table(framework: str) -> EntryTable | None:
 
 
 def report_unread_fields(config: Config, settings: Settings) -> Iterator[Report]:
-    """Yield a report for every field that the entries with one selector do not read."""
+    """Yield a report for every field that its entries do not read, or that a setting overrides."""
     table = load_entry_table(config.framework)
-    if table is None or not all(evaluate_test(test, settings.get_value(name)) for name, test in table["when"].items()):
+    if table is None or not _is_match(table["when"], settings):
         return
+    overrides = {name: row for name, row in table["overrides"].items() if _is_match(row["when"], settings)}
     routes: dict[tuple[str, str], list[Route]] = {}
-    for selected, route in _list_unread_fields(config, table):
+    for selected, route in _list_fields(config, table):
         routes.setdefault((selected, str(route[-1])), []).append(route)
     for (selected, name), places in routes.items():
-        yield _build_report(config, table, selected, name, places)
+        readers, selector = table["fields"][name], table["selector"]
+        if selected not in readers:
+            setting = f"a custom `{selector}`" if selected == table["mapping"] else f"`{selector}: {selected}`"
+            remedy = f"set `{selector}: {readers[0]}` to have it read"
+            yield _build_report(config, places, f"{setting} does not read it", remedy)
+        elif name in overrides:
+            yield _build_report(config, places, overrides[name]["message"], overrides[name]["help"])
 
 
-def _list_unread_fields(config: Config, table: EntryTable) -> Iterator[tuple[str, Route]]:
-    """Yield the fields that their entry's selector does not read, each with the selector."""
+def _is_match(tests: Mapping[str, Test], settings: Settings) -> bool:
+    values = {name: settings.get_value(name) for name in tests}
+    return all(not isinstance(value, Unknown) and evaluate_test(tests[name], value) for name, value in values.items())
+
+
+def _list_fields(config: Config, table: EntryTable) -> Iterator[tuple[str, Route]]:
+    """Yield the fields of the entries with a known selector, each with the selector."""
     for section in table["sections"]:
         entries = config.get_value(section)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             selected = _get_selected(entry, table)
-            if selected not in table["values"]:
+            if selected is None or selected not in table["values"]:
                 continue
-            for name, readers in table["fields"].items():
+            for name in table["fields"]:
                 route: Route = (section, index, name)
-                if entry.get(name) is not None and selected not in readers and _is_declared(config, route):
+                if entry.get(name) is not None and _is_declared(config, route):
                     yield selected, route
 
 
@@ -82,17 +97,16 @@ def _is_declared(config: Config, route: Route) -> bool:
     return fact is not None and fact.resolve_status().kind == PRESENT
 
 
-def _build_report(config: Config, table: EntryTable, selected: str, name: str, routes: list[Route]) -> Report:
-    readers, selector = table["fields"][name], table["selector"]
-    setting = f"a custom `{selector}`" if selected == table["mapping"] else f"`{selector}: {selected}`"
+def _build_report(config: Config, routes: list[Route], reason: str, remedy: str) -> Report:
+    name = str(routes[0][-1])
     entries = [config.get_entry(*route) for route in routes]
     first, *others = [Place(config.document, entry.key.span) for entry in entries if entry is not None]
     changes = tuple(Delete((*config.root, *route)) for route in routes)
     return Report(
-        f"`{name}` has no effect: {f'{setting} does not read it' if readers else 'no code reads it'}",
+        f"`{name}` has no effect: {reason}",
         first,
-        "info" if config.evidence.fork is not None or not readers else "warning",
+        "info" if config.evidence.fork is not None else "warning",
         Fix("unsafe", f"remove `{name}`", keys=((config, changes),)),
         related=tuple(Related(place, "and here") for place in others),
-        help=f"set `{selector}: {readers[0]}` to have it read" if readers else None,
+        help=remedy,
     )

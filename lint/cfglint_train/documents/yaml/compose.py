@@ -38,6 +38,8 @@ class LoaderStop(Frozen):
     position: Position
     character_offset: int
     """Number of characters before `position`."""
+    help: str | None = None
+    """Remedy, if one is known."""
 
 
 def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:

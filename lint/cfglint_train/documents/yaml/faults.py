@@ -117,6 +117,8 @@ def _find_remedy(
     problem, context = error.problem or "", error.context or ""
     line = _get_line(text, stop.line)
     before = line[: stop.column - 1]
+    if "could not determine a constructor for the tag" in problem:
+        return "quote the value: `!` starts a tag"
     if "mapping values are not allowed" in problem:
         if re.search(r"\S:\s", before):
             return "quote the value: `: ` starts a mapping"

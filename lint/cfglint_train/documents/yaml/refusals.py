@@ -18,6 +18,7 @@ from yaml.resolver import Resolver
 from cfglint_train.documents.document import Document, Span, build_offset_converter, decode
 from cfglint_train.documents.yaml.compose import ERRORS, LoaderStop, build_stop
 from cfglint_train.documents.yaml.dialects import PYYAML, Dialect
+from cfglint_train.documents.yaml.faults import explain
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -31,6 +32,7 @@ class Refusal(Frozen):
     message: str
     span: Span
     """Span from the place where the loader stops to the end of the line."""
+    help: str | None = None
 
 
 class _LoaderMixin:
@@ -84,7 +86,7 @@ def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop
         if stop is None:
             return None
         start = stop.character_offset if offset is None else offset(stop.character_offset)
-        return Refusal(name, stop.message, Span(start, max(start, document.find_line_end(start))))
+        return Refusal(name, stop.message, Span(start, max(start, document.find_line_end(start))), stop.help)
 
     if dialect is PYYAML:
         return (build_refusal("PyYAML", _find_stop(_make_python_loader(_LoaderMixin), text, dialect)),)
@@ -124,7 +126,8 @@ def _find_stop(kind: type[Any], text: str, dialect: Dialect) -> LoaderStop | Non
         loader.yaml_implicit_resolvers = dialect.resolvers
         loader.get_single_data()
     except ERRORS as error:
-        return build_stop(error, text, loader)
+        stop = build_stop(error, text, loader)
+        return stop._replace(help=explain(error, stop.message, stop.position, (), text, text.encode()).help)
     finally:
         if loader is not None:
             loader.dispose()

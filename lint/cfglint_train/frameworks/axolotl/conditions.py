@@ -67,7 +67,13 @@ def shards_without_fsdp(value: Lookup) -> bool:
     return _divide_world(value) == "fsdp"
 
 
-_SIZES: Final = ("expert_parallel_size", "tensor_parallel_size", "context_parallel_size", "dp_replicate_size")
+_SIZES: Final = (
+    "expert_parallel_size",
+    "tensor_parallel_size",
+    "context_parallel_size",
+    "sequence_parallel_degree",  # the old name of context_parallel_size, which replaces it
+    "dp_replicate_size",
+)
 
 
 def _divide_world(value: Lookup) -> Literal["fits", "sizes", "fsdp"]:
@@ -83,7 +89,11 @@ def _divide_world(value: Lookup) -> Literal["fits", "sizes", "fsdp"]:
     is_sharing_gpus = value("use_ray") or value("trl.use_vllm")  # some of the GPUs may not train
     if not isinstance(world, int) or is_sharing_gpus or not all(_is_size(size) for size in (*sizes, shards)):
         return "fits"
-    expert, tensor, context, replicas = (size if isinstance(size, int) and size > 1 else 1 for size in sizes)
+    expert, tensor, context, sequence, replicas = (size if isinstance(size, int) and size > 1 else 1 for size in sizes)
+    context = context if context > 1 else sequence
+    plugins = value("plugins")
+    if not isinstance(plugins, list) or not any(str(name).endswith("ExpertParallelPlugin") for name in plugins):
+        expert = 1
     if world % expert:
         return "sizes"
     rest = world // expert // tensor // context
