@@ -211,11 +211,12 @@ def _infer_formats(job: Job) -> None:
     strategy, compute = reading.get("parallel.strategy"), reading.get("precision.compute")
     autocast = reading.get("precision.autocast")
     checkpoint_format = _get_checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
-    if compute is None and autocast is False:
-        reading.infer("precision.compute", checkpoint_format, "no mixed precision: the checkpoint's dtype")
     # With mixed precision, accelerate upcasts trained weights to fp32 under FSDP.
-    is_upcast_by_fsdp = strategy in FSDP and bool(autocast)
+    is_upcast_by_fsdp = fsdp.is_upcasting_trained(job)
     is_upcast = _is_upcasting(job)
+    if autocast is False and (compute is None or (compute == "fp32" and not is_upcast)):
+        note = "no mixed precision: the checkpoint's dtype"
+        reading.put("precision.compute", _get_checkpoint_format(job), Origin("inferred", note=note))
     trained_format = "fp32" if is_upcast or is_upcast_by_fsdp else checkpoint_format
     note = "LLaMA-Factory casts trained weights to fp32" if is_upcast else "the checkpoint's dtype"
     if is_upcast_by_fsdp and not is_upcast:
