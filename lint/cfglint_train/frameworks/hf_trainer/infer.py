@@ -146,6 +146,27 @@ def _is_older_than_known(job: Job) -> bool:
     return not is_stated and package in job.releases.by_package and job.releases.find_candidates(package).is_outdated
 
 
+DEFAULT_IMAGE_PIXELS: Final = 768 * 768
+"""Pixels of an image of unknown size: the default of LLaMA-Factory's `image_max_pixels` (hparams/model_args.py)."""
+
+
+def infer_images(job: Job, pixels: Any, bound: str) -> None:
+    """Assume one image per sequence for a trained vision encoder, which keeps the activations of its tokens.
+
+    The number of images depends on the data. `bound`: the source of their maximum size, `pixels`.
+    """
+    encoder = job.architecture.tower if job.architecture is not None else None
+    if encoder is None or job.plan.get("sequence.image_tokens") is not None:
+        return
+    tokens, reason = encoder.tokens, "the model fixes its size"
+    if tokens is None and encoder.patch and encoder.patches and isinstance(pixels, int) and pixels > 0:
+        tokens, reason = int(pixels / (encoder.patch**2 * encoder.patches)), bound
+    if tokens is not None:
+        tokens = min(tokens, job.plan.get("sequence.length") or tokens)
+        note = f"one image of {tokens} tokens in each sequence ({reason})"
+        job.plan.put("sequence.image_tokens", tokens, Origin("assumed", note=note))
+
+
 def infer_tensor_parallelism(job: Job) -> None:
     """Infer how transformers' tensor-parallel plans split a model.
 
