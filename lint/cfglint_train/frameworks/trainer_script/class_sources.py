@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.modules import find_imports, find_module
@@ -49,6 +50,7 @@ def find_class(document: PythonScript, node: ast.expr, depth: int = _MAX_DEPTH) 
     return next((source for source in sources if source is not None), None)
 
 
+@lru_cache(maxsize=256)
 def find_imported_class(document: PythonScript, full_name: str, depth: int = _MAX_DEPTH) -> ClassSource | None:
     """Return the class with a full name, as `document` imports it (`.configs.SFTConfig`), or None."""
     module, _, name = full_name.rpartition(".")
