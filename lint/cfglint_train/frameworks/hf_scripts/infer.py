@@ -53,7 +53,8 @@ def _infer_loss(job: Job) -> None:
         )
     node = config.get_node()
     if isinstance(node, ScriptSettings) and node.model_class and not is_generating(node.model_class):
-        note = f"no formula covers the loss of `{node.model_class.rpartition('.')[2]}`"
+        name = node.model_class.rpartition(".")[2]
+        note = f"no formula covers the loss of `{name}`"
         job.plan.put(_LOSS_FIELD, None, Origin("explicit", config.find_top(), note, is_unsupported=True))
     elif isinstance(node, ScriptSettings) and node.computes_loss:
         note = "the script's own trainer class computes the loss"
