@@ -49,6 +49,7 @@ from cfglint_train.findings.draft import list_key_changes
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -89,7 +90,7 @@ def check(run: Run) -> Iterator[Report]:
         fix=None if changes is None else Fix("unsafe", format_changes(run, changes), changes),
         help="train in bf16" if changes is None else None,
         notes=("an A100 computes 19.5 TFLOP/s in fp32 and 312 in bf16; an H100, 67 and 989",),
-        grounds=build_card_ground(run),
+        grounds=(*build_card_ground(run), *_build_launch_ground(run, is_stated)),
     )
 
 
@@ -102,6 +103,14 @@ def _may_keep_16_bits(run: Run) -> bool:
     if origin is None or origin.framework != "deepspeed":
         return False
     return run.main.framework == "deepspeed" or (run.plan.parallel.zero_stage != 3 and run.plan.model.dtype != "fp32")
+
+
+def _build_launch_ground(run: Run, is_stated: bool) -> tuple[Ground, ...]:
+    """Return the assumption that an unknown launch does not turn on mixed precision, as `accelerate launch` can."""
+    if is_stated or not run.framework.traits.runs_trainer or run.inputs.is_sharding_known is not None:
+        return ()
+    note = "a launch without `--mixed_precision`; add the launch script to the repository to be sure"
+    return (Ground(_COMPUTE, "fp32", "assumed", note),)
 
 
 def _can_write(run: Run, changes: dict[Field, Any]) -> bool:
