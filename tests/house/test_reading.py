@@ -11,7 +11,7 @@ OWN_DATA = {
     "lint/cfglint_train/calibration/measurements.py", "lint/cfglint_train/calibration/rows.py",
     "lint/cfglint_train/front/addresses.py", "lint/cfglint_train/front/init/source.py",
     "lint/cfglint_train/fitting/moves.py", "lint/cfglint_train/foundation/credentials.py",
-    "lint/cfglint_train/frameworks/chat_templates.py",
+    "lint/cfglint_train/frameworks/chat_templates.py", "lint/cfglint_train/frameworks/hf_scripts/recognise.py",
     "lint/cfglint_train/front/starter.py",
     "lint/cfglint_train/frameworks/framework.py", "lint/cfglint_train/frameworks/vocabulary_access.py",
     "lint/cfglint_train/frameworks/registry.py", "lint/cfglint_train/frameworks/requires.py",

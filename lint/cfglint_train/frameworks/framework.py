@@ -19,6 +19,7 @@ from cfglint_train.frameworks.registry import FrameworkManifest, list_frameworks
 from cfglint_train.frameworks.requires import load_requirements
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import ResolvedPlan
 from cfglint_train.plan.releases import Releases
 
@@ -329,6 +330,9 @@ def adopt_companion(job: Job, companion: ResolvedPlan, framework: Framework, hos
             else:
                 resolved = host_value
                 origin = origin._replace(kind="inferred", note=f"auto, filled by {host.title}")
+                if resolved is not None and field in framework.shared_fields:
+                    # The host's own key sets it, so that is the key to change.
+                    origin = Origin("inferred", note=origin.note, framework=host.name)
         if field in framework.shared_fields and job.plan.get(field) is not None:
             continue
         job.plan.put(field, resolved, origin)

@@ -165,6 +165,8 @@ class Precision(Frozen):
     """LoRA weights."""
     loaded: Format | None = None
     """Whole trained weights on every GPU before sharding or casting."""
+    tf32: bool | None = None
+    """True if matrix products of fp32 matrices run on tensor cores in TF32."""
 
 
 class Optimizer(Frozen):

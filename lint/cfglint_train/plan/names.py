@@ -57,6 +57,7 @@ Field = Literal[
     "precision.experts",
     "precision.adapter",
     "precision.loaded",
+    "precision.tf32",
     "optimizer.name",
     "optimizer.implementation",
     "optimizer.state_bits",

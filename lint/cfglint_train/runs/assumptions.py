@@ -75,10 +75,11 @@ _RANK_FIELDS: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node"
 _ALTERNATIVES: Final[Mapping[Field, tuple[Any, ...]]] = {
     "parallel.strategy": ("zero", "fsdp2"),
     "method.quantized_experts": (True,),
+    "sequence.image_tokens": (0,),
 }
 """Values that a run may have although no file states them.
 
-A launch can add DeepSpeed or FSDP, and an older release quantizes the experts as well.
+A launch can add DeepSpeed or FSDP, an older release quantizes the experts as well, and samples may have no image.
 """
 
 _BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
@@ -246,6 +247,7 @@ MILDEST_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         "launch.gpus_per_node",
         "sequence.length",
         "sequence.eval_length",
+        "sequence.image_tokens",
         "batch.micro",
         "parallel.strategy",
         "method.quantized_experts",

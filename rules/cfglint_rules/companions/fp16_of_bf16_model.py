@@ -32,15 +32,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cfglint_rules.companions.bf16_cards import build_card_ground, may_lack_bf16
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.certainty import Ground
-from cfglint_train.runs.run import GPU, Run
+from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.compute": ("fp16",)})
 
-_MIN_BF16_CAPABILITY: Final = 8.0
 _OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
 """Pattern for models whose activations exceed the range of fp16.
 
@@ -50,10 +49,10 @@ Qwen1.5 is not among them, although it shares Qwen2's architecture.
 
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if fp16 is stated for a bf16 model, unless the GPU has no bf16."""
-    model, capability = run.architecture, run.hardware.compute_capability
+    model = run.architecture
     if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.is_stated("precision.compute"):
         return
-    if (capability is not None and capability < _MIN_BF16_CAPABILITY) or _is_old_gpu_named(run):
+    if may_lack_bf16(run):
         return
     key = run.spell_key("precision.compute")
     statement = f"`{key}` trains a bf16 model in fp16"
@@ -65,24 +64,5 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place("precision.compute"),
         None if is_overflowing else "info",
         help="train in bf16",
-        grounds=_build_gpu_ground(run),
+        grounds=build_card_ground(run),
     )
-
-
-def _is_old_gpu_named(run: Run) -> bool:
-    """Return whether no file states the GPU, but a file name or a comment names a GPU without bf16."""
-    if run.hardware.gpu_origin.kind != "assumed":
-        return False
-    from cfglint_train.launches.named_cards import find_oldest_capability
-
-    place = run.find_place("precision.compute")
-    oldest_gpu = find_oldest_capability(dict.fromkeys((*(config.document for config in run.configs), place.document)))
-    return oldest_gpu is not None and oldest_gpu[0] < _MIN_BF16_CAPABILITY
-
-
-def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
-    """Return the assumption that an unstated GPU supports bf16, or an empty tuple if the GPU is stated."""
-    if run.hardware.gpu_origin.kind != "assumed":
-        return ()
-    note = "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"
-    return (Ground(GPU, run.hardware.gpu, "assumed", note),)

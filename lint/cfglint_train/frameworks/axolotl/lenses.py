@@ -24,7 +24,7 @@ from cfglint_train.frameworks.lens import (
     parse_routes,
     refuse_override,
 )
-from cfglint_train.frameworks.lens_types import Custom, Key, Table, refuse_write
+from cfglint_train.frameworks.lens_types import ABSENT, Custom, Key, Table, refuse_write
 from cfglint_train.frameworks.loaders import PYDANTIC
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -259,6 +259,14 @@ LENSES: Final = (
     Key("method.lora_dora", parse_routes("peft_use_dora"), PYDANTIC.boolean, default=False),
     method.LORA_KERNELS,
     method.PRECISION,
+    Key(
+        "precision.tf32",
+        parse_routes("tf32"),
+        build_choice({True: True, False: False, "auto": True}),
+        default=ValueByRelease((("", False), ("0.16.0", True))),
+        null_value=ABSENT,
+        siblings=("bf16",),
+    ),
     Key("sequence.length", parse_routes("sequence_len"), PYDANTIC.integer, default=512),
     Key("sequence.eval_length", parse_routes("eval_sequence_len"), PYDANTIC.integer),
     Key("sequence.packing", parse_routes("sample_packing"), PYDANTIC.boolean, default=False),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer.infer import infer_compilation, infer_loops
+from cfglint_train.frameworks.hf_scripts.recognise import is_generating
+from cfglint_train.frameworks.hf_trainer.infer import (
+    DEFAULT_IMAGE_PIXELS,
+    infer_compilation,
+    infer_images,
+    infer_loops,
+)
 from cfglint_train.frameworks.lens import is_before
 from cfglint_train.frameworks.trainer_script.infer import infer_script
 from cfglint_train.frameworks.trl.settings import is_on, read_setting
@@ -27,6 +33,8 @@ def infer(job: Job) -> None:
     if reading.get("sequence.length") is None and reading.get_origin("sequence.length") is None:
         note = "no call of a tokenizer shows where the script truncates samples (`truncation=True, max_length=...`)"
         reading.put("sequence.length", None, Origin("inferred", config.find_top(), note))
+    if reading.get("method.tuning") == "full":
+        infer_images(job, DEFAULT_IMAGE_PIXELS, "768 x 768 pixels")
     _infer_loss(job)
     infer_compilation(job)
 
@@ -44,7 +52,11 @@ def _infer_loss(job: Job) -> None:
             "activations.fused_evaluation", True, "with Liger's loss, the Trainer skips the logits in evaluation"
         )
     node = config.get_node()
-    if isinstance(node, ScriptSettings) and node.computes_loss:
+    if isinstance(node, ScriptSettings) and node.model_class and not is_generating(node.model_class):
+        name = node.model_class.rpartition(".")[2]
+        note = f"no formula covers the loss of `{name}`"
+        job.plan.put(_LOSS_FIELD, None, Origin("explicit", config.find_top(), note, is_unsupported=True))
+    elif isinstance(node, ScriptSettings) and node.computes_loss:
         note = "the script's own trainer class computes the loss"
         job.plan.put(_LOSS_FIELD, None, Origin("explicit", config.find_top(), note, is_unsupported=True))
     elif read_setting(config, "label_smoothing_factor", "number"):

@@ -9,7 +9,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import ValueByRelease
 from cfglint_train.frameworks.lens import Changes, Config, Triple, find_origin, parse_routes, refuse_override
 from cfglint_train.frameworks.lens_types import Custom, Key, refuse_write
-from cfglint_train.frameworks.trainer_script.samples import LENGTH, PACKED, PADDED
+from cfglint_train.frameworks.trainer_script.samples import LENGTH, LIMIT, PACKED, PADDED, UNSEEN
 from cfglint_train.frameworks.trl.lenses import LENSES as OF_TRL
 from cfglint_train.frameworks.trl.settings import find_default, is_on
 from cfglint_train.plan.origin import Origin
@@ -30,6 +30,8 @@ def _read_sample_length(config: Config) -> Iterator[Triple]:
     if isinstance(length, Unknown):
         yield "sequence.length", None, Origin("explicit", origin.place, f"{length.reason} cannot be determined")
         return
+    if config.get(UNSEEN) is True:
+        origin = origin._replace(assumption=f"data code that cuts samples at the tokenizer's `{LIMIT}`")
     yield "sequence.length", length, origin
     yield "sequence.packing", config.get(PACKED) is True, origin
     yield "sequence.padding", "max_length" if config.get(PADDED) is True else "longest", origin

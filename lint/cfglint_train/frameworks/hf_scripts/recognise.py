@@ -6,6 +6,8 @@ import ast
 import os
 import re
 from collections.abc import Iterable
+from functools import cache
+from json import load as parse
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.class_variables import find_calls_by_variable
@@ -42,6 +44,8 @@ _TEXT_MODEL: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
 """Evidence that the model in a DeepSpeed training loop reads text."""
 _OPTIMIZER_ARGUMENTS: Final = ("optimizer", "optim")
 _IMPORTED_MODEL_REASON: Final = "its model comes from another module"
+_WRAPPED_LOOP: Final = re.compile(rb"\b(?:accelerator|engine|model_engine)\.backward\(")
+"""Training loop with an object of accelerate or DeepSpeed, which another module may create."""
 _TRAINING_PACKAGES: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHER_FRAMEWORKS: Final = ("olmo_core",)
 """Packages with their own trainers; other frameworks of cfglint read their scripts."""
@@ -58,22 +62,24 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     from cfglint_train.frameworks.trainer_script.runs import find_replacement, find_unreached_trainer, has_trainer
 
     modules = list_packages(document)
-    if modules.isdisjoint(_TRAINING_PACKAGES) or not modules.isdisjoint(_OTHER_FRAMEWORKS):
+    is_training = not modules.isdisjoint(_TRAINING_PACKAGES) or _WRAPPED_LOOP.search(document.source) is not None
+    if not is_training or not modules.isdisjoint(_OTHER_FRAMEWORKS):
         return []
     if "trl" in modules and has_trainer(document, TRAINERS):
         return []
     replacement = find_replacement(modules, "hf_scripts")
     if replacement is not None:
         return [RecognisedConfig((), _SCORE, f"{replacement} replaces the Trainer", "other")]
-    if not has_trainer(document, HF_TRAINERS):
+    trainers = (*HF_TRAINERS, *_list_derived_trainers(document))
+    if not has_trainer(document, trainers):
         return _recognise_other_training(document, modules)
     runs = _prepare_runs(document)
-    if not runs and (_CAUSAL_CLASS.search(document.source) or _find_imported_model(document)):
-        return find_unreached_trainer(document, HF_TRAINERS, _SCORE)
+    if not runs and (_has_causal_class(document) or _find_imported_model(document)):
+        return find_unreached_trainer(document, trainers, _SCORE)
     if not runs and any(_is_of_transformers(document, name) for name in HF_TRAINERS):
         return [
             recognised._replace(reason=_IMPORTED_MODEL_REASON, role="handed")
-            for recognised in find_unreached_trainer(document, HF_TRAINERS, _SCORE)
+            for recognised in find_unreached_trainer(document, trainers, _SCORE)
         ]
     return [_recognise_run(document, number, recognised) for number, recognised in enumerate(runs)]
 
@@ -83,13 +89,27 @@ def _is_of_transformers(document: PythonDocument, name: str) -> bool:
     return any(module.partition(".")[0] == "transformers" for module, _ in find_imports(document, name))
 
 
+def _list_derived_trainers(document: PythonDocument) -> list[str]:
+    """Return the imported classes that other modules of the repository derive from a transformers trainer."""
+    from cfglint_train.frameworks.trainer_script.class_sources import find_class, find_package_class
+    from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS
+
+    names = sorted(name for name in _list_imported_trainers(document) if document.find_calls(name))
+    sources = {name: find_class(document, ast.Name(name, ast.Load())) for name in names}
+    return [
+        name
+        for name, source in sources.items()
+        if source is not None
+        and source.definition is not None
+        and find_package_class(source, {"transformers": HF_TRAINERS})
+    ]
+
+
 def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -> RecognisedConfig:
     from cfglint_train.frameworks.trainer_script.runs import get_role
 
     module, _, name = run.model_class.rpartition(".")
-    is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
-    if is_causal and not run.refusal:
-        return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
+    is_causal = is_generating(run.model_class)
     # A transformers class without a causal suffix loads another kind of model. PEFT's classes wrap any model, and a
     # class from another module may be a language model.
     is_open = not run.model_class or module.partition(".")[0] == "peft"
@@ -100,12 +120,37 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
         name.endswith(_SCORING_SUFFIXES) and _REWARD_TRAINER.search(document.source) is not None
     )
     reason = "it cannot be determined whether its Trainer trains a causal language model"
-    if not is_training and (is_open or is_own) and (source := _find_imported_model(document)):
+    source = "" if is_causal or not (is_open or is_own) else _find_imported_model(document)
+    if source:
         is_training, reason = True, f"its model comes from another module (`{source}`)"
+    if is_training and not run.refusal and (run.model_class or source):
+        return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
     if not is_training and is_open:
         return RecognisedConfig((number,), _SCORE, run.refusal or _IMPORTED_MODEL_REASON, "handed", run.span)
     return RecognisedConfig(
         (number,), _SCORE, run.refusal or reason, (get_role(run) or "unread") if is_training else "other", run.span
+    )
+
+
+def is_generating(model_class: str) -> bool:
+    """Return whether a class of transformers or Liger loads a causal language model, with or without image input."""
+    module, _, name = model_class.rpartition(".")
+    if module.partition(".")[0] not in _LIBRARIES:
+        return False
+    return _is_causal_name(name)
+
+
+@cache
+def _load_vision_classes() -> frozenset[str]:
+    """Return the classes of transformers that generate text from images and text."""
+    with open(os.path.join(os.path.dirname(__file__), "vision_classes.json"), encoding="utf-8") as file:
+        return frozenset(parse(file)["classes"])
+
+
+def _has_causal_class(document: PythonDocument) -> bool:
+    """Return whether a script names a causal language model's class, or calls one that also reads images."""
+    return _CAUSAL_CLASS.search(document.source) is not None or any(
+        name in document.source for name in map(str.encode, _load_vision_classes())
     )
 
 
@@ -141,7 +186,7 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
         return []
     from cfglint_train.frameworks.trainer_script.runs import explain_undetermined_trainer, find_trainer_calls
 
-    is_in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
+    is_in_sight = "trl" in modules or _has_causal_class(document)
     trainer_names = _list_imported_trainers(document)
     for call in _filter_with_arguments(find_trainer_calls(document, trainer_names)):
         if is_in_sight or _find_imported_causal(document, list_model_arguments(call)):
@@ -155,18 +200,16 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
         ]
     backward_calls, step_calls = document.find_calls("backward"), document.find_calls("step")
     is_loading = any(
-        get_callee_name(call).endswith(_CAUSAL_SUFFIXES) or _is_loading_model(call)
-        for call in document.list_nodes(ast.Call)
+        _is_causal_name(get_callee_name(call)) or _is_loading_model(call) for call in document.list_nodes(ast.Call)
     )
-    if (
-        backward_calls
-        and step_calls
-        and (is_loading or (_is_program(document) and _is_training_language_model(document, backward_calls)))
-    ):
+    is_wrapped = _WRAPPED_LOOP.search(document.source) is not None
+    is_named = is_loading or _is_training_language_model(document, backward_calls)
+    if backward_calls and step_calls and (is_named or is_wrapped):
+        span = document.find_span(backward_calls[0])
         reason = (
             f"its training loop is its own (`{document.get_short_text(document.find_span(backward_calls[0].func))}`)"
         )
-        return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(backward_calls[0]))]
+        return [RecognisedConfig((), _SCORE, reason, "unread" if is_named else "handed", span)]
     for call in document.find_calls("train"):
         trainer = document.get_short_text(document.find_span(call.func))
         if "trainer" in trainer.lower() and (is_loading or _find_imported_causal(document, [call])):
@@ -198,11 +241,13 @@ def _is_program(document: PythonDocument) -> bool:
 
 
 def _is_training_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
-    """Return whether a program's training loop trains a causal language model that another module builds.
+    """Return whether a training loop trains a causal language model that another module builds.
 
-    With DeepSpeed, names of language models or a tokenizer in the source, or names of language models in the module
-    that builds the model, are enough.
+    A module counts like a program if it wraps its loop with accelerate or DeepSpeed. With DeepSpeed, names of language
+    models or a tokenizer in the source, or names of language models in the module that builds the model, are enough.
     """
+    if not _is_program(document) and _WRAPPED_LOOP.search(document.source) is None:
+        return False
     if _find_imported_causal(document, backward):
         return True
     if "deepspeed" not in list_packages(document) or not document.find_calls("initialize"):
@@ -218,7 +263,11 @@ def _is_loading_model(call: ast.Call) -> bool:
         return False
     owner = function.value
     name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    return str(name).endswith(_CAUSAL_SUFFIXES)
+    return _is_causal_name(str(name))
+
+
+def _is_causal_name(name: str) -> bool:
+    return name.endswith(_CAUSAL_SUFFIXES) or name in _load_vision_classes()
 
 
 def _list_imported_trainers(document: PythonDocument) -> set[str]:

@@ -95,6 +95,7 @@ _CODEC_BUILDERS: Final[Mapping[str, Callable[[Loader], Codec]]] = {
 
 # Key -> plan field, name of the codec, default, meaning of null (ABSENT: the default applies; None: invalid).
 _ARGUMENTS: Final[Mapping[str, tuple[Field, str, Any, Any]]] = {
+    "tf32": ("precision.tf32", "boolean", False, ABSENT),
     "max_grad_norm": ("optimizer.clipping", "number", 1.0, ABSENT),
     "learning_rate": ("optimizer.learning_rate", "number", 5e-5, None),
     "lr_scheduler_type": ("optimizer.scheduler", "string", "linear", None),

@@ -255,6 +255,18 @@ def is_upcasting_frozen(job: Job) -> bool:
     return release is not None and parse_release("1.6") <= parse_release(release) < parse_release("1.13")
 
 
+def is_upcasting_trained(job: Job) -> bool:
+    """Return whether accelerate casts trained weights to fp32 for FSDP with mixed precision.
+
+    1.13 assigns the upcast weights of FSDP2 to a local name and so drops them; 1.12 and 1.14 cast them.
+    """
+    release = job.releases.get("accelerate")
+    is_dropped = release is not None and parse_release("1.13") <= parse_release(release) < parse_release("1.14")
+    strategy = job.plan.get("parallel.strategy")
+    has_autocast = bool(job.plan.get("precision.autocast"))
+    return strategy in FSDP and has_autocast and not (strategy == "fsdp2" and is_dropped)
+
+
 def list_fsdp_routes(name: str) -> tuple[Route, ...]:
     """Return the routes of a setting; keys in `fsdp_config` may have the prefix `fsdp_`.
 

@@ -159,6 +159,27 @@ def infer_saved_gather(job: Job) -> None:
         reading.infer("checkpoint.gathers_frozen", True, "transformers 4 gathers frozen weights at each save")
 
 
+DEFAULT_IMAGE_PIXELS: Final = 768 * 768
+"""Pixels of an image of unknown size: the default of LLaMA-Factory's `image_max_pixels` (hparams/model_args.py)."""
+
+
+def infer_images(job: Job, pixels: Any, bound: str) -> None:
+    """Assume one image per sequence for a trained vision encoder, which keeps the activations of its tokens.
+
+    The number of images depends on the data. `bound`: the source of their maximum size, `pixels`.
+    """
+    encoder = job.architecture.tower if job.architecture is not None else None
+    if encoder is None or job.plan.get("sequence.image_tokens") is not None:
+        return
+    tokens, reason = encoder.tokens, "the model fixes its size"
+    if tokens is None and encoder.patch and encoder.patches and isinstance(pixels, int) and pixels > 0:
+        tokens, reason = int(pixels / (encoder.patch**2 * encoder.patches)), bound
+    if tokens is not None:
+        tokens = min(tokens, job.plan.get("sequence.length") or tokens)
+        note = f"one image of {tokens} tokens in each sequence ({reason})"
+        job.plan.put("sequence.image_tokens", tokens, Origin("assumed", note=note))
+
+
 def infer_tensor_parallelism(job: Job) -> None:
     """Infer how transformers' tensor-parallel plans split a model.
 
@@ -186,6 +207,8 @@ def fill_auto(job: Job, field: Field) -> Any:
         return None if hidden is None else int(0.9 * hidden * hidden)
     if stage == 3 and field == "parallel.persistence_threshold":
         return None if hidden is None else 10 * hidden
+    if field == "precision.compute" and reading.get(field) is None:
+        return _fill_precision(job)
     if field in _ARGUMENT_FIELDS:
         return reading.get(field)
     return MISSING
@@ -194,6 +217,24 @@ def fill_auto(job: Job, field: Field) -> Any:
 _ARGUMENT_FIELDS: Final = frozenset(
     ("batch.micro", "batch.accumulation", "batch.global_", "precision.compute", "optimizer.clipping")
 )
+
+
+def _fill_precision(job: Job) -> str | None:
+    """Return the format of a run without `bf16` and `fp16`, in which the DeepSpeed file says "auto", if it is known.
+
+    accelerate fills in its own mixed precision. The Trainer fills in false: stage 3 then creates the weights in fp32.
+    Other stages keep the format of the weights, and so does a script that loads them before DeepSpeed is set up.
+
+    Sources: transformers 4.49.0 integrations/deepspeed.py (trainer_config_process), accelerate 1.15.0
+    utils/dataclasses.py (DeepSpeedPlugin.set_mixed_precision), DeepSpeed 0.16.4 runtime/zero/partition_parameters.py
+    (_set_dtype) and runtime/engine.py (_configure_distributed_model).
+    """
+    launcher = job.companions.get("accelerate")
+    launch_precision = None if launcher is None else launcher.get("mixed_precision")
+    if launch_precision in ("bf16", "fp16"):
+        return str(launch_precision)
+    is_off = job.plan.get("precision.autocast") is False and job.main.document.syntax != "python"
+    return "fp32" if is_off and job.plan.get("parallel.zero_stage") == 3 else None
 
 
 def infer_zero(job: Job) -> None:

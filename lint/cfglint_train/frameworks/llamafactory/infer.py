@@ -9,7 +9,9 @@ from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.infer import (
+    DEFAULT_IMAGE_PIXELS,
     infer_compilation,
+    infer_images,
     infer_loops,
     infer_mixed_precision,
     infer_plain_strategy,
@@ -58,26 +60,12 @@ All others keep the checkpoint's format. `quantization_bit` has no effect on a c
 (0.9.4, model_utils/quantization.py, configure_quantization).
 """
 
-_DEFAULT_IMAGE_PIXELS: Final = 768 * 768
-"""Default of `image_max_pixels` (hparams/model_args.py)."""
-
 
 def _infer_images(job: Job) -> None:
-    """Assume one image per sequence if the vision encoder is trained and so keeps its activations.
-
-    The number of images depends on the data; `image_max_pixels` bounds their size. Releases before 0.9.2 are skipped.
-    """
-    config, reading = job.main, job.plan
-    encoder = job.architecture.tower if job.architecture is not None else None
-    if encoder is None or reading.get("model.frozen_vision") is not False or is_before(config, "0.9.2"):
-        return
-    pixels, tokens = config.get("image_max_pixels", default=_DEFAULT_IMAGE_PIXELS), encoder.tokens
-    if tokens is None and encoder.patch and encoder.patches and isinstance(pixels, int) and pixels > 0:
-        tokens = int(pixels / (encoder.patch**2 * encoder.patches))
-    if tokens is not None:
-        tokens = min(tokens, reading.get("sequence.length") or tokens)
-        note = f"one image of {tokens} tokens in each sequence (image_max_pixels bounds its size)"
-        reading.put("sequence.image_tokens", tokens, Origin("assumed", note=note))
+    """Assume one image per sequence if the vision encoder is trained. Releases before 0.9.2 are skipped."""
+    if job.plan.get("model.frozen_vision") is False and not is_before(job.main, "0.9.2"):
+        pixels = job.main.get("image_max_pixels", default=DEFAULT_IMAGE_PIXELS)
+        infer_images(job, pixels, "image_max_pixels bounds its size")
 
 
 def _infer_checkpointing(job: Job) -> None:
@@ -211,11 +199,12 @@ def _infer_formats(job: Job) -> None:
     strategy, compute = reading.get("parallel.strategy"), reading.get("precision.compute")
     autocast = reading.get("precision.autocast")
     checkpoint_format = _get_checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
-    if compute is None and autocast is False:
-        reading.infer("precision.compute", checkpoint_format, "no mixed precision: the checkpoint's dtype")
     # With mixed precision, accelerate upcasts trained weights to fp32 under FSDP.
-    is_upcast_by_fsdp = strategy in FSDP and bool(autocast)
+    is_upcast_by_fsdp = fsdp.is_upcasting_trained(job)
     is_upcast = _is_upcasting(job)
+    if autocast is False and (compute is None or (compute == "fp32" and not is_upcast)):
+        note = "no mixed precision: the checkpoint's dtype"
+        reading.put("precision.compute", _get_checkpoint_format(job), Origin("inferred", note=note))
     trained_format = "fp32" if is_upcast or is_upcast_by_fsdp else checkpoint_format
     note = "LLaMA-Factory casts trained weights to fp32" if is_upcast else "the checkpoint's dtype"
     if is_upcast_by_fsdp and not is_upcast:

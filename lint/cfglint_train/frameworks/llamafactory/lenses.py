@@ -176,6 +176,7 @@ LENSES: Final = (
     method.TRAINABLE_LAYERS,
     method.QUANTIZATION,
     method.PRECISION,
+    build_argument_key(PLAIN, "tf32", "bf16"),
     OPTIMIZER,
     build_argument_key(PLAIN, "max_grad_norm", "learning_rate"),
     build_argument_key(PLAIN, "learning_rate", "num_train_epochs", "max_steps"),

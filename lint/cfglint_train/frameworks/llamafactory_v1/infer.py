@@ -51,8 +51,10 @@ def _infer_formats(job: Job) -> None:
     trained_format = "fp32" if is_full or reading.get("method.tuning") == "freeze" else checkpoint_format
     if is_fsdp2:
         # `bf16` only sets FSDP's mixed precision; without FSDP, nothing casts the weights.
-        compute = "bf16" if config.get("bf16", default=True) is True else "fp32"
-        reading.infer("precision.compute", compute, "bf16 is FSDP2's mixed precision")
+        if config.get("bf16", default=True) is True:
+            reading.infer("precision.compute", "bf16", "bf16 is FSDP2's mixed precision")
+        else:
+            reading.put("precision.compute", "fp32", config.get_origin("bf16"))
     else:
         reading.infer(
             "precision.compute", "fp32" if is_full else checkpoint_format, "without FSDP nothing casts the weights"

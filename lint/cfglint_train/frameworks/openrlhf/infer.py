@@ -36,6 +36,7 @@ def infer(job: Job) -> None:
     if not ENTRIES[read_usage(config).entry]:
         return
     _infer_sequences(job)
+    _infer_compute(job)
     infer_engine(job)
     plan.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")
     _infer_optimizer(job)
@@ -52,6 +53,19 @@ def infer(job: Job) -> None:
         _infer_rollout(job)
         _infer_roles(job)
         _infer_groups(job)
+
+
+def _infer_compute(job: Job) -> None:
+    """Infer fp32 without `--bf16` under ZeRO-3, which creates the weights in the format of DeepSpeed's settings.
+
+    Sources: OpenRLHF 0.5.4 and 0.8.9 models/actor.py, utils/deepspeed/deepspeed_utils.py (get_train_ds_config);
+    DeepSpeed 0.16.4 runtime/zero/partition_parameters.py (_set_dtype).
+    """
+    config, plan = job.main, job.plan
+    is_off = find_name(config, flag.DTYPE) is None and not is_on(config, flag.BF16)
+    if is_off and plan.get("parallel.zero_stage") == 3 and not read_usage(config).has_hidden_flags:
+        note = "without --bf16, ZeRO-3 creates fp32 weights"
+        plan.put("precision.compute", "fp32", Origin("inferred", note=note, framework=config.framework))
 
 
 def _put_effective(job: Job, field: Field, value: Any, note: str) -> None:

@@ -5,23 +5,77 @@ An argument class that the script patches at run time does not count, because it
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Mapping
 
+from cfglint_train.documents.document import MISSING
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.shape import parse_shape
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.values import Class, External
-from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.trainer_script.class_sources import find_imported_class, find_package_class
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.trainer_script.class_sources import (
+    ClassSource,
+    find_class,
+    find_imported_class,
+    find_package_class,
+    walk_bases,
+)
 from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRAINERS, TRAINERS
 
 _PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _PACKAGE_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIG_CLASSES, "transformers": CONFIG_CLASSES}
+_TRAINER_WORD: Final = "Trainer"
+_LOSS_METHODS: Final = ("compute_loss", "training_step")
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_DEPTH: Final = 5
 """Maximum number of base classes to follow from a script's class to the package's class."""
 
 
 def find_base_trainer(evaluator: Evaluator, name: str) -> str:
-    """Return the TRL or transformers trainer that a class is or derives from, or an empty string."""
-    return _find_original(evaluator, name, _PACKAGE_TRAINERS, _MAX_DEPTH)
+    """Return the TRL or transformers trainer that a class is or derives from, or an empty string.
+
+    A trainer that another module of the repository derives counts only if it derives from the transformers Trainer.
+    """
+    original = _find_original(evaluator, name, _PACKAGE_TRAINERS, _MAX_DEPTH)
+    if original or _TRAINER_WORD not in name.rpartition(".")[2]:
+        return original
+    return find_package_class(find_class_source(evaluator, name), {"transformers": HF_TRAINERS})
+
+
+def find_class_source(evaluator: Evaluator, name: str) -> ClassSource | None:
+    """Return the class that a script calls by this name, in the script or in another module, or None."""
+    if "." in name:
+        return find_imported_class(evaluator.document, name)
+    return find_class(evaluator.document, ast.Name(name, ast.Load()))
+
+
+def find_imported_default(source: ClassSource | None, name: str) -> Any:
+    """Return the literal default of a field of a dataclass in another module, or MISSING."""
+    for item in walk_bases(source):
+        member = None if item is None or item.definition is None else parse_shape(item.definition).members.get(name)
+        if isinstance(member, ast.Call) and get_callee_name(member) == "field":
+            member = next((keyword.value for keyword in member.keywords if keyword.arg == "default"), None)
+        if isinstance(member, ast.expr):
+            try:
+                return ast.literal_eval(member)
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                return MISSING
+    return MISSING
+
+
+def has_own_loss(evaluator: Evaluator, name: str) -> bool:
+    """Return whether a trainer class, or a base class in the repository, replaces the loss or the training step.
+
+    True if a base class cannot be found.
+    """
+    for source in walk_bases(find_class_source(evaluator, name)):
+        if source is None:
+            return True
+        methods = () if source.definition is None else source.definition.body
+        if any(isinstance(item, _FUNCTIONS) and item.name in _LOSS_METHODS for item in methods):
+            return True
+    return False
 
 
 def find_base_config(evaluator: Evaluator, name: str) -> str:

@@ -42,6 +42,8 @@ def infer_script(job: Job) -> None:
     if frozen is not None:
         note = "the script sets `requires_grad`: which parameters are trained cannot be determined without running it"
         plan.put("method.tuning", None, Origin("inferred", frozen, note, "requires_grad"))
+    if any(name in config.document.source for name in (b"allow_tf32", b"set_float32_matmul_precision")):
+        plan.put("precision.tf32", True, Origin("inferred", note="the script sets the precision of fp32 products"))
     if config.has("_CAST_"):
         origin = config.get_origin("_CAST_")
         note = "the script casts the model after it is loaded"

@@ -16,7 +16,7 @@ from functools import cache
 
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
-from cfglint_train.documents.document import Entry, Sequence, Span, Unknown
+from cfglint_train.documents.document import MISSING, Entry, Sequence, Span, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.syntax import get_callee_name
@@ -24,7 +24,8 @@ from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, 
 from cfglint_train.documents.python.values import Arguments, Class, External, ParsedOptions, format_option
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trainer_script.classes import find_base_trainer
+from cfglint_train.frameworks.trainer_script.class_sources import find_imported_class
+from cfglint_train.frameworks.trainer_script.classes import find_base_trainer, find_imported_default
 from cfglint_train.frameworks.trainer_script.facts import (
     build_entry,
     build_fact,
@@ -126,6 +127,10 @@ class LaunchedWalk(Walk):
             default = find_field_default(self, script_class, name)
             if isinstance(default, Value):
                 return Value(span, default.value, (Step("option", format_option(name), default.span), *default.how))
+        elif "." in get_class(owner) and self.uses_defaults:
+            default = find_imported_default(find_imported_class(self.document, get_class(owner)), name)
+            if default is not MISSING:
+                return Value(span, default, (Step("option", format_option(name), span),))
         if self.command_line.is_complete and name in _SWITCHES:
             return Value(span, False)
         return Value(span, CommandLineSetting(name))

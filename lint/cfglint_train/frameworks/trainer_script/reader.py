@@ -20,7 +20,12 @@ from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, resolve_constant
-from cfglint_train.frameworks.trainer_script.classes import find_base_config, find_base_trainer, is_patched
+from cfglint_train.frameworks.trainer_script.classes import (
+    find_base_config,
+    find_base_trainer,
+    has_own_loss,
+    is_patched,
+)
 from cfglint_train.frameworks.trainer_script.facts import (
     build_entry,
     build_fact,
@@ -161,17 +166,6 @@ def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Reco
     return list(trainers.values())
 
 
-def _has_own_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
-    """Return whether a class of the script or a base class there overrides `compute_loss` or `training_step`."""
-    owner = evaluator.module.names.get(name)
-    if not isinstance(owner, Class) or not depth:
-        return False
-    bases = (evaluator.evaluate(base, owner.scope) for base in owner.node.bases)
-    return not evaluator.get_shape(owner.node).members.keys().isdisjoint(("compute_loss", "training_step")) or any(
-        _has_own_loss(evaluator, base.node.name, depth - 1) for base in bases if isinstance(base, Class)
-    )
-
-
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +212,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.parts["_RESUMES_"] = OtherCallSetting(None, "", trainer_call.get("_RESUMES_"))
     if isinstance(evaluator, SampleWalk):
         put_sample_facts(evaluator, run)
-        run.computes_loss = _has_own_loss(evaluator, get_class(trainer_call))
+        run.computes_loss = has_own_loss(evaluator, get_class(trainer_call))
     if source is not None and source.open == PARSED_REASON:
         apply_command_line(run, source, evaluator.command_line, bool(run.trainer))
     resolved = prune_tree(run)
@@ -234,7 +228,11 @@ _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or 
 def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record | None, arguments: Node | None) -> str:
     """Return the reason why the settings of a run cannot be determined, or an empty string."""
     place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
-    if trainer_call.open or trainer_call.implicit:
+    # `**data_module` of a transformers trainer holds the data, if the model and the arguments are passed by name.
+    is_complete = arguments is not None and trainer_call.get("model") is not None
+    is_complete = is_complete and find_base_trainer(evaluator, get_class(trainer_call)) in HF_TRAINERS
+    is_open = trainer_call.open and not is_complete
+    if is_open or trainer_call.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
     if source is None:
         is_stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
 from cfglint_train.documents.python.values import Argument, Arguments, Function, Partial, Scope
 from cfglint_train.foundation.frozen import Frozen
@@ -25,6 +26,8 @@ LENGTH: Final = "_LENGTH_"
 """Name of the run fact that holds the length in tokens of truncated samples or of blocks."""
 PACKED: Final = "_PACKED_"
 PADDED: Final = "_PADDED_"
+UNSEEN: Final = "_UNSEEN_"
+"""Name of the run fact that code outside the script must apply the length."""
 LIMIT: Final = "model_max_length"
 """Tokenizer setting that limits the samples of calls without `max_length`."""
 
@@ -80,14 +83,14 @@ class SampleWalk(LaunchedWalk):
         if isinstance(switch, Value) and switch.value in _TRUNCATION_STRATEGIES and "max_length" in keywords:
             length = super().evaluate(keywords["max_length"], scope)
             if isinstance(keywords["max_length"], ast.Attribute) and keywords["max_length"].attr == LIMIT:
-                length = self._find_limit(length)
+                length = self.find_limit(length)
         elif isinstance(switch, Value) and switch.value in _TRUNCATION_STRATEGIES and None not in keywords:
-            length = self._find_limit(None)
+            length = self.find_limit(None)
         else:
             length = self.build_unknown(node, "whether a tokenizer call truncates")
         self._record(Truncation(node, length, is_padded))
 
-    def _find_limit(self, default: Any) -> Any:
+    def find_limit(self, default: Any) -> Any:
         """Return the tokenizer's `model_max_length`, or `default` unless exactly one tokenizer states it."""
         limits = [
             entry.value
@@ -176,6 +179,12 @@ def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
     blocks = [truncation for truncation in truncations if truncation.is_block]
     counted = blocks or truncations
     if not counted:
+        limit = evaluator.find_limit(None)
+        callees = (get_callee_name(call).lower() for call in evaluator.document.list_nodes(ast.Call))
+        is_tokenized = any(name in ("tokenizer", "processor") for name in callees)
+        if isinstance(limit, Value) and not is_tokenized:  # samples that the script tokenizes itself are not cut
+            for name, value in ((LENGTH, limit), (UNSEEN, Value(limit.span, True))):
+                run.parts[name] = OtherCallSetting(None, LIMIT, build_entry(name, value, limit.span))
         return
     longest = max(counted, key=lambda truncation: _get_tokens(truncation) or 0)
     unread = next((truncation for truncation in counted if _get_tokens(truncation) is None), None)

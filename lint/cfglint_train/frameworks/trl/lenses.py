@@ -189,6 +189,7 @@ LENSES: Final = (
     method.MODULES_TO_SAVE,
     method.QUANTIZATION,
     method.PRECISION,
+    argument(HF_ARGPARSER, "tf32", "bf16"),
     OPTIMIZER,
     _build_argument("max_grad_norm", "learning_rate"),
     _build_argument("learning_rate", "num_train_epochs", "max_steps"),

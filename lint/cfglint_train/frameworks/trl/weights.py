@@ -48,6 +48,10 @@ def infer_weights(job: Job) -> None:
     loaded, origin = find_dtype(job)
     plan.infer("model.dtype", loaded, f"`{origin.key or 'dtype'}`, or the default of TRL and transformers")
     infer_published_quantization(job)
+    is_off = plan.get("precision.compute") is None and plan.get("precision.autocast") is False
+    if is_off and plan.get("parallel.strategy") == "zero" and loaded == "fp32":
+        note = "neither bf16 nor fp16: DeepSpeed keeps the dtype of the weights"
+        plan.put("precision.compute", loaded, Origin("inferred", note=note, framework=job.main.framework))
     infer_states(job, _infer_formats, _infer_loaded)
 
 
@@ -64,7 +68,7 @@ def _infer_formats(job: Job) -> None:
         plan.put("precision.params", None, unknown_origin)
     if compute is None and autocast is False:
         plan.infer("precision.compute", loaded, "no mixed precision: the dtype of the weights")
-    sharded = strategy in FSDP and bool(autocast)
+    sharded = fsdp.is_upcasting_trained(job)
     trained = "fp32" if sharded else loaded
     note = (
         "accelerate casts trained weights to fp32 for FSDP" if sharded else f"`{key}`, the dtype of the loaded weights"
