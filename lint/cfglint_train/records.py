@@ -172,7 +172,7 @@ class RunEstimate:
     """Facts that no file states: `gpu`, `model`, `fork`, plan fields."""
     not_counted: tuple[str, ...]
     """Misspelled keys that the estimate ignores, each with the likely intended key."""
-    meant: RunEstimate | None = None
+    corrected: RunEstimate | None = None
     """Estimate in which misspelled keys count as the keys that they clearly stand for; None if nothing changes."""
 
 

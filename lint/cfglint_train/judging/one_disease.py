@@ -47,7 +47,7 @@ def describe_parts(finding: Finding) -> Finding:
 
 
 def _get_priority(finding: Finding) -> tuple[int, int, str]:
-    """Return a sort key that puts the finding that speaks for a disease first."""
+    """Return a sort key that puts the finding that stays first."""
     fix = finding.intent
     rank = len(APPLICABILITIES) if fix is None else APPLICABILITIES.index(fix.applicability)
     return SEVERITIES.index(finding.severity), rank, finding.code

@@ -62,13 +62,13 @@ def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
     return ()
 
 
-def find_meant(run: Run | StatedPlan) -> Run | None:
-    """Return the run in which misspelled keys count as meant, or None if that changes no verdict or size."""
+def find_corrected(run: Run | StatedPlan) -> Run | None:
+    """Return the run in which misspelled keys count as corrected, or None if that changes no verdict or size."""
     corrected = run.corrected if isinstance(run, Run) else None
     if corrected is None or not corrected.inputs.corrected_keys:
         return None
-    written, meant = ([*map(_list_needs, item.estimate.phases)] for item in (run, corrected))
-    return corrected if written != meant else None
+    needs, corrected_needs = ([*map(_list_needs, item.estimate.phases)] for item in (run, corrected))
+    return corrected if needs != corrected_needs else None
 
 
 def _list_needs(phase: Phase) -> tuple[object, ...]:
@@ -76,23 +76,23 @@ def _list_needs(phase: Phase) -> tuple[object, ...]:
 
 
 def choose_worse(run: Run | StatedPlan) -> Run | StatedPlan:
-    """Return the run as written or as meant, whichever has the worse verdict or else the higher need."""
-    meant = find_meant(run)
-    if meant is None:
+    """Return the run as written or as corrected, whichever has the worse verdict or else the higher need."""
+    corrected = find_corrected(run)
+    if corrected is None:
         return run
-    candidates = [(worst, item) for item in (run, meant) if (worst := _find_worst(item)) is not None]
+    candidates = [(worst, item) for item in (run, corrected) if (worst := _find_worst(item)) is not None]
     if not candidates:
         return run
     return max(candidates, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected))[1]
 
 
 def compare_written(run: Run | StatedPlan) -> Iterator[str]:
-    """Yield the answers for the run as written and as meant, or nothing if they do not differ."""
-    meant = find_meant(run)
-    if meant is not None:
+    """Yield the answers for the run as written and as corrected, or nothing if they do not differ."""
+    corrected = find_corrected(run)
+    if corrected is not None:
         yield f"  as written  {format_answer(run)}"
-        keys = "; ".join(key.description for key in meant.inputs.corrected_keys)
-        yield f"  as meant    {format_answer(meant)} ({escape_text(keys)})"
+        keys = "; ".join(key.description for key in corrected.inputs.corrected_keys)
+        yield f"  as meant    {format_answer(corrected)} ({escape_text(keys)})"
 
 
 def answer_several(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:

@@ -318,11 +318,17 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
         missing=tuple(run.estimate.missing),
         not_checked=_build_not_checked(explain_not_estimated(run) if isinstance(run, Run) else None),
-        assumptions=tuple(list_assumption_notes(run)),
+        assumptions=(*list_assumption_notes(run), *_list_corrections(run)),
         assumed=tuple(sorted(list_assumed_facts(run))),
         not_counted=tuple(list_not_counted(run)),
-        meant=None if (meant := answer.find_meant(run)) is None else build_estimate(meant),
+        corrected=None if (corrected := answer.find_corrected(run)) is None else build_estimate(corrected),
     )
+
+
+def _list_corrections(run: Run | StatedPlan) -> Iterator[str]:
+    """Yield the misspelled keys that count as the keys that they clearly stand for."""
+    if isinstance(run, Run):
+        yield from (f"{key.description}, as meant" for key in run.inputs.corrected_keys)
 
 
 def _build_not_checked(not_estimated: NotEstimated | None) -> NotChecked | None:

@@ -66,7 +66,7 @@ class RunSummary(Frozen):
     missing: tuple[str, ...]
     not_counted: tuple[str, ...]
     """Misspelled keys that the estimate ignores."""
-    meant: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
     """Misspelled keys that count as meant."""
 
 
