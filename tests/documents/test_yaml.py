@@ -161,7 +161,7 @@ def test_merge_keys_and_aliases_are_followed():
     ("source", "line", "column"),
     [
         (b"a: 1\n b: 2\n", 2, 3),
-        (b"a: [1\n", 2, 1),
+        (b"a: [1\n", 1, 4),
         (b"a: 1\n---\nb: 2\n", 2, 1),
         (b"a: *nobody\n", 1, 4),
         (b"a: \xff\n", 1, 4),

@@ -469,7 +469,7 @@ def test_one_unreadable_file_does_not_stop_the_rest(here):
     assert outcome.code == 2
     assert read_config(here, "ds.json") != DEEPSPEED
     assert "fixed: ds.json: BAT001" in outcome.err
-    assert "a.yaml:4:1: error SYN002" in outcome.out
+    assert "a.yaml:2:11: error SYN002" in outcome.out
     assert "nowhere.yaml:1:1: error SYN001" in outcome.out
 
 

@@ -241,7 +241,7 @@ def test_unparsable_is_2(here):
     (here / "config.yaml").write_text(BROKEN)
     outcome = run_cfglint("--output-format", "concise", "config.yaml", cwd=here)
     assert outcome.code == 2
-    assert outcome.lines[0].startswith("config.yaml:4:1: error SYN002 ")
+    assert outcome.lines[0].startswith("config.yaml:2:11: error SYN002 ")
     assert outcome.lines[-1] == "Found 1 error in 1 file."
     assert run_cfglint("--exit-zero", "config.yaml", cwd=here).code == 2
 

@@ -27,6 +27,7 @@ COMPARISONS = {
     "rules/cfglint_rules/checkpoints/olmo_core_metadata.py": 1,
     "rules/cfglint_rules/checkpoints/save_gather.py": 1,
     "rules/cfglint_rules/releases/olmo_checkpointer.py": 1,
+    "rules/cfglint_rules/throughput/no_16_bit_format.py": 2,  # the file of DeepSpeed's engine
 }
 # Other tools' estimates are named like their frameworks.
 TABLES = {"lint/cfglint_train/calibration/peers.py"}

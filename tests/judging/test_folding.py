@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.judging.folding import MAX_LISTED_PLACES, fold_places
+from cfglint_train.reports.folding import MAX_LISTED_PLACES, fold_places
 from tests.support.command import run_cfglint
 from tests.support.linting import change_directory, lint
 

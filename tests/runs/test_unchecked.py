@@ -72,7 +72,7 @@ def test_a_model_that_something_replaces(tmp_path, model):
 def test_a_variable_in_a_command(tmp_path):
     (tmp_path / "run.sh").write_text(COMMAND.format("$ROOT/m7b"))
     assert explain_unchecked(tmp_path) == (
-        "the value of `--pretrain` (--pretrain $ROOT/m7b) cannot be determined",
+        "the value of `--pretrain` ($ROOT/m7b) cannot be determined",
         f"set `--pretrain` {PLAIN}",
     )
 

@@ -60,6 +60,7 @@ SWITCHES = ("use_peft", "load_in_4bit", "use_vllm")
 LEFT_OUT = (
     *SWITCHES, "load_in_8bit", "bf16", "fp16", "fsdp", "fsdp_config", "deepspeed", "output_dir", "datasets",
     "accelerator_config", "config", "auto_find_batch_size", "num_processes", "env", "batch_size", "total_episodes",
+    "per_gpu_train_batch_size",
 )  # fmt: skip
 
 

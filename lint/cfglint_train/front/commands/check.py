@@ -216,7 +216,7 @@ def _write_report(result: Result, options: Any, settings: Settings, stream: Text
 
     output_format = options.output_format or settings.output_format or "text"
     if output_format in _FOLDING_FORMATS:
-        from cfglint_train.judging.folding import fold_places
+        from cfglint_train.reports.folding import fold_places
 
         result = fold_places(result)
     report = find_reporter(output_format)
