@@ -19,7 +19,6 @@ from cfglint_train import api, records
 from cfglint_train.front.commands.check_flags import build_check_parser
 from cfglint_train.reports import estimate as estimate_report
 from cfglint_train.reports import json as json_report
-from cfglint_train.reports.folding import fold_places
 from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, REMOTE_CODE, TWICE
 from tests.support.linting import NEEDED_RULES, change_directory, copy_folder, isolate_folder, read_contents
@@ -53,7 +52,7 @@ def test_the_json_report_is_the_result_of_lint(code):
     report = json.loads(run_cfglint("--isolated", "--output-format", "json", cwd=folder).out)
     with change_directory(folder):
         result = api.lint(options=ALONE)
-        assert [convert_to_json(item) for item in fold_places(result).findings] == report["findings"]
+        assert [convert_to_json(item) for item in result.findings] == report["findings"]
         assert [convert_to_json(item) for item in result.files] == report["files"]
         assert [convert_to_json(item) for item in result.errors] == report["errors"]
     assert result.findings
