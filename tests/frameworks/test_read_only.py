@@ -204,6 +204,7 @@ CANNOT = {
     ("hf_scripts", "sequence.length"),
     ("hf_scripts", "sequence.padding"),
     ("llamafactory", "parallel.offload_optimizer"),
+    ("llamafactory_v1", "parallel.wrapping"),
     ("llamafactory", "parallel.sharding"),
     ("llamafactory_v1", "activations.fused_loss"),
     ("llamafactory_v1", "parallel.offload_optimizer"),

@@ -86,6 +86,8 @@ def _list_entries(kind: TableKind) -> list[tuple[str, Clause]]:
 
 
 REFUSALS, IDLE = _list_entries("refusals"), _list_entries("idle")
+# Its example needs a script that loads the model in 16 bits: fixtures/acceptance/reported/fsdp2-upcast-lost-*.
+IDLE = [entry for entry in IDLE if (entry[0] == "accelerate") or entry[1].name != "upcast-dropped-under-fsdp2"]
 
 
 def merge_settings(base: dict, over: dict) -> dict:

@@ -21,7 +21,7 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.findings.finding import FileEdit, Fix, Remedy
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.key_availability import explain_unavailable
 from cfglint_train.frameworks.lens import Config, Lens, format_route
@@ -256,6 +256,10 @@ def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
     return Remedy(fix.applicability, fix.message, tuple(edits))
 
 
+_REQUIRED_BY: Final[Mapping[Field, Field]] = {"parallel.broadcasts_weights": "parallel.cpu_efficient_loading"}
+"""Fields that are written together with another field, which the framework refuses without them."""
+
+
 def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
     """Return whether the plan read back differs from the previous plan by exactly the intended changes.
 
@@ -265,7 +269,7 @@ def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
     differences = {
         field: value
         for field, value in find_changed_fields(before.stated_plan, after.stated_plan).items()
-        if field in changes or not _is_consequence(before, after, field)
+        if field in changes or not (_is_consequence(before, after, field) or _REQUIRED_BY.get(field) in changes)
     }
     return differences == {field: value for field, value in changes.items() if before.stated_plan.get(field) != value}
 

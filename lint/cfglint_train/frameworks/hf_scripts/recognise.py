@@ -27,10 +27,12 @@ _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
 _CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
 """Suffixes of the classes that load causal language models."""
 _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
-_LANGUAGE_MODEL_TRAINING: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
+_LANGUAGE_MODEL_TRAINING: Final = re.compile(
+    _CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b|\bTrlParser\b"
+)
 """Evidence that a model of a custom class is a language model.
 
-The pattern finds the class of a causal language model, or a trainer that is named after a tuning method.
+The pattern finds the class of a causal language model, a trainer that is named after a tuning method, or TRL's parser.
 """
 _LANGUAGE_MODEL: Final = re.compile(
     _LANGUAGE_MODEL_TRAINING.pattern

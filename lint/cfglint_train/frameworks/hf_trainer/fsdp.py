@@ -144,9 +144,17 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     is_default = wrapping == "root" and get_fsdp_setting(config, "auto_wrap_policy") is None
     yield "parallel.wrapping", wrapping, build_default_origin(config, ("fsdp",)) if is_default else origin
     yield "parallel.use_orig_params", version == 2 or read_fsdp_flag(config, "use_orig_params", True), origin
-    yield "parallel.cpu_efficient_loading", read_fsdp_flag(config, "cpu_ram_efficient_loading", False), origin
+    loads_on_rank_0 = read_fsdp_flag(config, "cpu_ram_efficient_loading", False)
+    yield "parallel.cpu_efficient_loading", loads_on_rank_0, _find_flag_origin(config, "cpu_ram_efficient_loading")
     # `state_dict_type` is read from the environment, not from the file.
     yield "checkpoint.state_dict", get_default_state_dict(version), origin
+
+
+def _find_flag_origin(config: Config, name: str) -> Origin:
+    """Return the origin of a key of `fsdp_config`, with or without its prefix, or that of its default."""
+    routes = [("fsdp_config", name), ("fsdp_config", f"fsdp_{name}")]
+    stated = next((route for route in routes if config.has(*route)), None)
+    return build_default_origin(config, routes[0]) if stated is None else config.get_origin(*stated)
 
 
 def set_fsdp_flag(config: Config, name: str, prefixed: bool = False) -> list[Change]:
@@ -167,6 +175,8 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
     The wrapping is a policy in `fsdp_config`, or the option `auto_wrap` before transformers 5.10.
     """
     stated, wrapping = config.get("fsdp"), changes.get("parallel.wrapping")
+    if not _list_fsdp_options(config):
+        raise CannotEdit("the Trainer's own settings do not use FSDP")
     if dict(changes) == {"parallel.cpu_efficient_loading": True} and not isinstance(config.get("fsdp_config"), str):
         return [*set_fsdp_flag(config, "cpu_ram_efficient_loading"), *_set_if_off(config, "sync_module_states")]
     if len(changes) == 1 and _has_default_policy(config):
