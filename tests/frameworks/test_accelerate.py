@@ -209,6 +209,22 @@ def test_the_trainers_own_fsdp_settings_win():
     assert plan.checkpoint.state_dict == "full"
 
 
+@pytest.mark.parametrize(
+    ("host", "launch", "expected"),
+    [
+        ("fsdp: full_shard\n", {"fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}, "block"),
+        ("fsdp: full_shard\n", {"fsdp_auto_wrap_policy": "SIZE_BASED_WRAP"}, "size"),
+        ("fsdp: full_shard\n", {}, "root"),
+        ("fsdp: full_shard\n", None, "root"),
+        ("fsdp: full_shard auto_wrap\n", {"fsdp_auto_wrap_policy": "NO_WRAP"}, "block"),
+    ],
+)
+def test_the_policy_of_the_launch_fills_the_trainers_gap(host, launch, expected):
+    companions = {} if launch is None else {"accelerate": parse_config({**FSDP, "fsdp_config": launch})}
+    main = laws.build_config("llamafactory", HOST + host, transformers="4.52.3")
+    assert build_job_plan(main, companions).parallel.wrapping == expected
+
+
 def test_alone_it_is_a_run_as_far_as_it_goes():
     fixture = REPOSITORY / "fixtures/accelerate/deepspeed_inline.yaml"
     plan = build_job_plan(parse_config(fixture.read_bytes()), nodes=None, gpus=None)

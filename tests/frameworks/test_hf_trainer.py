@@ -140,21 +140,21 @@ def test_the_default_optimizer(transformers, torch, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("fsdp: full_shard\n", ("fsdp1", "full_shard", True, "none", "root", "full")),
-        ("fsdp: true\n", ("fsdp1", "full_shard", True, "none", "root", "full")),
+        ("fsdp: full_shard\n", ("fsdp1", "full_shard", True, "none", None, "full")),
+        ("fsdp: true\n", ("fsdp1", "full_shard", True, "none", None, "full")),
         ("fsdp: [shard_grad_op, auto_wrap, offload]\n", ("fsdp1", "shard_grad_op", False, "cpu", "block", "full")),
         (
             "fsdp: hybrid_shard auto_wrap\nfsdp_config: {fsdp_min_num_params: 2000}\n",
             ("fsdp1", "hybrid_shard", True, "none", "size", "full"),
         ),
-        ("fsdp: full_shard\nfsdp_config: {version: 2}\n", ("fsdp2", "full_shard", True, "none", "root", "sharded")),
+        ("fsdp: full_shard\nfsdp_config: {version: 2}\n", ("fsdp2", "full_shard", True, "none", None, "sharded")),
         (
             "fsdp: full_shard\nfsdp_config: {fsdp_version: '2', reshard_after_forward: 'false'}\n",
-            ("fsdp2", "shard_grad_op", False, "none", "root", "sharded"),
+            ("fsdp2", "shard_grad_op", False, "none", None, "sharded"),
         ),
         (
             "fsdp: shard_grad_op\nfsdp_config: {version: 2}\n",
-            ("fsdp2", "shard_grad_op", False, "none", "root", "sharded"),
+            ("fsdp2", "shard_grad_op", False, "none", None, "sharded"),
         ),
         ("fsdp: full_shard\nfsdp_config: {version: 3}\n", (None, None, None, None, None, None)),
         ("fsdp: full_shard\nfsdp_config: fsdp.json\n", (None, None, None, None, None, None)),

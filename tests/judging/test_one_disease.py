@@ -84,3 +84,18 @@ def test_a_rule_leaves_a_finding_only_to_a_rule_that_reports(tmp_path: Path, mic
     (tmp_path / "train.sh").write_text(ROLLOUT.format(micro=micro), encoding="utf-8")
     codes = {finding.code for finding in list_parts(lint(tmp_path))}
     assert codes & {"MEM001", "MEM007"} == expected
+
+
+def test_a_missing_policy_is_a_cause_of_the_step_that_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "# cfglint: axolotl=0.9.2 gpu=H100 nodes=1 gpus-per-node=8\nbase_model: Qwen/Qwen2.5-14B\n"
+        "datasets:\n  - path: tatsu-lab/alpaca\n    type: alpaca\noutput_dir: out\nsequence_len: 2048\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 1\nlearning_rate: 1e-5\noptimizer: adamw_torch\n"
+        "bf16: true\ngradient_checkpointing: true\nfsdp:\n  - full_shard\n"
+        "fsdp_config:\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
+        encoding="utf-8",
+    )
+    [finding] = lint(tmp_path, build_options(("MEM001", "PAR004"))).findings
+    assert (finding.code, [part.code for part in finding.parts]) == ("MEM001", ["PAR004"])
+    assert finding.fix is not None
+    assert finding.fix.message.startswith("fsdp_config.fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP (")

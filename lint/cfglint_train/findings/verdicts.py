@@ -35,7 +35,7 @@ class Judgement(Frozen):
     @property
     def quantity(self) -> str:
         """Name of the judged quantity; rules that judge the same one report one disease."""
-        return f"{self.resource}: {', '.join(self.phases or ('all phases',))}"
+        return name_quantity(self.resource, self.phases)
 
     @property
     def severity(self) -> Severity:
@@ -75,6 +75,11 @@ class Judgement(Frozen):
         Only "does not fit" is reported if facts are merely assumed.
         """
         return "assumed" if self.verdict == "does not fit" else "followed"
+
+
+def name_quantity(resource: Resource, phases: Iterable[str] | None = None) -> str:
+    """Return the name of the quantity that `judge` compares with a capacity."""
+    return f"{resource}: {', '.join(phases or ('all phases',))}"
 
 
 def judge(run: Run, resource: Resource, phases: Iterable[str] | None = None) -> Judgement | None:

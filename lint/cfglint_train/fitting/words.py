@@ -36,11 +36,9 @@ def _generate_settings(run: Run, changes: Mapping[Field, Any]) -> Iterator[str]:
 
 def _format_setting(run: Run, config: Config, change: Change, field: Field | None) -> str:
     route = change.route[len(config.root) :] if change.route[: len(config.root)] == config.root else change.route
-    key = (
-        run.spell_key(field)
-        if field is not None
-        else format_route(tuple(step for step in route if not isinstance(step, int)))
-    )
+    key = format_route(tuple(step for step in route if not isinstance(step, int)))
+    spelled = run.spell_key(field) if field is not None else key
+    key = key if key.startswith(f"{spelled}.") else spelled  # the lens may name only the section of the key
     if isinstance(change, Append):
         return f"{key}: + {format_value(change.value)}"
     if isinstance(change, Delete):

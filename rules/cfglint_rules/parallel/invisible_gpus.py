@@ -1,8 +1,8 @@
 """PAR005 invisible-gpus: a launch starts more processes per node than the job can see GPUs.
 
 ## What it does
-Compares the processes that the launcher starts on each node with the GPUs that Slurm grants (`--gres`,
-`--gpus-per-node`, `--gpus`) or `CUDA_VISIBLE_DEVICES` lists.
+Compares the processes that the launcher or accelerate's file (`num_processes`) starts on each node with the GPUs that
+Slurm grants (`--gres`, `--gpus-per-node`, `--gpus`) or `CUDA_VISIBLE_DEVICES` lists.
 
 ## Why is this bad?
 Each process takes the GPU of its local rank. A rank without a GPU fails with `invalid device ordinal`, and the launcher
@@ -18,11 +18,13 @@ stops the job after it has waited in the queue.
 
 ## When it does not apply
 The rule is silent for jobs that Ray places, and for `CUDA_VISIBLE_DEVICES` under DeepSpeed's launcher, which ignores
-the variable beside `--num_gpus`. A request of a SkyPilot or Kubernetes file counts for its own job only.
+the variable beside `--num_gpus`. A request of a SkyPilot or Kubernetes file counts for its own job only. accelerate's
+file is not compared if Slurm grants another number of nodes than its `num_machines`.
 
 ## References
 The manuals of sbatch and srun; torch 2.13 `distributed/run.py` (LOCAL_RANK), `cuda/__init__.py` (set_device);
-DeepSpeed 0.19.8 `launcher/runner.py` (main: VISIBLE_DEVICES).
+DeepSpeed 0.19.8 `launcher/runner.py` (main: VISIBLE_DEVICES); accelerate 1.15.0 `commands/launch.py`
+(_validate_launch_command).
 """
 
 from __future__ import annotations
@@ -33,24 +35,42 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count
+from cfglint_train.frameworks.framework import read_config
+from cfglint_train.plan.origin import FieldValue
 from cfglint_train.runs.run import Run
+from cfglint_train.settings.cluster_facts import VISIBLE_GPU_OPTIONS
 
 RULE: Final = Rule("PAR005", "invisible-gpus", "error", needs={"launch.visible_gpus": (), "launch.gpus_per_node": ()})
 
 
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if some processes of a node have no GPU."""
-    visible, processes = run.plan.launch.visible_gpus, run.plan.launch.gpus_per_node
-    origin = run.get_origin("launch.gpus_per_node")
-    if not visible or not processes or processes <= visible or origin is None or origin.place is None:
+    visible, granted = run.plan.launch.visible_gpus, run.get_origin("launch.visible_gpus")
+    started = _find_started(run)
+    if not visible or started is None or started.value <= visible:
         return
-    if not origin.key:  # a pragma describes the cluster, not the launch
-        return
-    granted = run.get_origin("launch.visible_gpus")
     source = f" (`{granted.key}`)" if granted is not None and granted.key else ""
     yield Report(
-        f"{processes} processes per node start, but {format_count(visible, 'GPU')} of a node are visible{source}: "
+        f"{started.value} processes per node start, but {format_count(visible, 'GPU')} of a node are visible{source}: "
         "the others fail with `invalid device ordinal`",
-        run.find_place("launch.gpus_per_node"),
-        help=f"request {processes} GPUs per node, or start {visible} per node",
+        started.origin.place or run.main.find_top(),
+        help=f"request {started.value} GPUs per node, or start {visible} per node",
     )
+
+
+def _find_started(run: Run) -> FieldValue | None:
+    """Return the number of processes that the launch states per node, or None.
+
+    The plan counts only the visible GPUs if accelerate's file asks for more, so the file is read again. A pragma, which
+    has no key, describes the cluster and not the launch.
+    """
+    origin, processes = run.get_origin("launch.gpus_per_node"), run.plan.launch.gpus_per_node
+    if origin is None or origin.place is None or not origin.key or not processes:
+        return None
+    file = run.find_companion("accelerate")
+    if file is None or origin.key not in VISIBLE_GPU_OPTIONS:
+        return FieldValue(processes, origin)
+    reading = read_config(file)
+    is_same_job = reading.get("launch.nodes") == run.plan.launch.nodes
+    stated = reading.values.get("launch.gpus_per_node") if is_same_job else None
+    return stated if stated is not None and stated.value and stated.origin.place is not None else None

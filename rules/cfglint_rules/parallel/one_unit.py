@@ -8,8 +8,8 @@ Reports sharded FSDP runs of the HF Trainer without a wrap policy: neither accel
 accelerate's default is NO_WRAP: the whole model is one FSDP unit. Each GPU gathers all weights for the forward and the
 backward pass, and holds all gradients until the backward pass ends. Sharding then saves only optimizer states.
 
-With an adapter under FSDP1, the Trainer replaces the missing policy by PEFT's, which wraps each layer. Memory is then
-not at stake, but evaluation without training, and a later full fine-tune, use one unit.
+With an adapter under FSDP1, the Trainer replaces the policy by PEFT's before it trains. PEFT's policy wraps each layer,
+so the memory of the training is not at stake. Evaluation without training, and a later full fine-tune, use one unit.
 
 ## Example
     distributed_type: FSDP
@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES
+from cfglint_train.findings.verdicts import STEP_PHASES, name_quantity
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
@@ -70,22 +70,27 @@ def check(run: Run) -> Iterator[Report]:
     if not run.framework.traits.runs_trainer or parallel.sharding == "no_shard" or parallel.shard_size in (None, 1):
         return
     is_stated = run.is_stated("parallel.wrapping")
+    quantity, notes = "", tuple[str, ...]()
     cause = "NO_WRAP is set" if is_stated else "no FSDP wrap policy is set"
     before, after = _find_step_peak(run), _find_step_peak(run.replace_fields(_CHANGES))
     if parallel.strategy == "fsdp1" and run.plan.method.tuning == "lora":
         if run.architecture is not None and 2 * run.architecture.parameters < _MIN_GATHERED:
             return
-        effect = "only PEFT's own policy keeps the model from being gathered whole"
+        effect = "training uses PEFT's policy, but evaluation alone puts the whole model on each GPU"
+        notes = ("PEFT's policy wraps each layer, so the memory of the training is not at stake",)
     elif before is None or after is None:
         effect = "every GPU gathers the whole model at once"
     elif before - after < _MIN_GATHERED:
         return
     else:
         effect = f"each GPU gathers the whole model, and needs {format_gib(before)} instead of {format_gib(after)}"
+        quantity = name_quantity("gpu", STEP_PHASES)
     yield Report(
         f"{cause}: {effect}",
         run.find_place("parallel.wrapping", "parallel.sharding", "parallel.strategy"),
         fix=Fix("unsafe" if is_stated else "safe", format_changes(run, _CHANGES), _CHANGES),
+        notes=notes,
+        quantity=quantity,
     )
 
 

@@ -103,8 +103,11 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     policy = get_fsdp_setting(config, "auto_wrap_policy")
     wrapping = "block" if _is_wrapping_blocks(config) else "size" if policy == "SIZE_BASED_WRAP" else "root"
     is_default = wrapping == "root" and policy is None
-    default_origin = build_default_origin(config, ("fsdp_config", "auto_wrap_policy"))
-    yield "parallel.wrapping", wrapping, default_origin if is_default else origin
+    yield (
+        ("parallel.wrapping", None, build_default_origin(config, ("fsdp_config", "auto_wrap_policy")))
+        if is_default  # the launcher may set a policy
+        else ("parallel.wrapping", wrapping, origin)
+    )
     yield "parallel.cpu_efficient_loading", get_fsdp_setting(config, "cpu_ram_efficient_loading") is True, origin
     state = get_fsdp_setting(config, "state_dict_type") or "FULL_STATE_DICT"
     yield "checkpoint.state_dict", _STATE_DICTS.get(str(state)), origin

@@ -142,7 +142,11 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     yield from yield_offload("cpu" if "offload" in options else "none", origin)
     wrapping = _get_wrapping(config)
     is_default = wrapping == "root" and get_fsdp_setting(config, "auto_wrap_policy") is None
-    yield "parallel.wrapping", wrapping, build_default_origin(config, ("fsdp",)) if is_default else origin
+    yield (
+        ("parallel.wrapping", None, build_default_origin(config, ("fsdp",)))  # the launcher may set a policy
+        if is_default
+        else ("parallel.wrapping", wrapping, origin)
+    )
     yield "parallel.use_orig_params", version == 2 or read_fsdp_flag(config, "use_orig_params", True), origin
     loads_on_rank_0 = read_fsdp_flag(config, "cpu_ram_efficient_loading", False)
     yield "parallel.cpu_efficient_loading", loads_on_rank_0, _find_flag_origin(config, "cpu_ram_efficient_loading")
@@ -198,10 +202,15 @@ FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",
 
 
 def infer_fsdp(job: Job) -> None:
-    """Infer the reduction format, the size of a shard group, and the number of replicas."""
+    """Infer the wrapping, the reduction format, the size of a shard group, and the number of replicas.
+
+    accelerate's plugin reads the policy that the launcher exports if the Trainer passes none (0.26.0 and 1.15.0
+    `utils/launch.py`, prepare_multi_gpu_env; `utils/dataclasses.py`, FullyShardedDataParallelPlugin).
+    """
     reading = job.plan
     if reading.get("parallel.strategy") not in FSDP:
         return
+    reading.infer("parallel.wrapping", "root", "accelerate's default policy is NO_WRAP")
     plan = reading.build_plan()
     # accelerate's set_mixed_precision reduces in the compute format; without autocast, gradients keep their format.
     reduce_format = (
