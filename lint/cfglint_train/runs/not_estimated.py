@@ -235,7 +235,10 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
             f"the value of {setting}{quoted_value} cannot be determined", place, f"set {setting} to a plain value"
         )
     if origin is not None and origin.kind == "inferred" and origin.note:
-        return NotEstimated(origin.note, place, _MEASURE)
+        if field != "precision.compute" or not origin.framework or origin.place is not None:
+            return NotEstimated(origin.note, place, _MEASURE)
+        message = f"`auto` in the DeepSpeed file follows {setting}, which is off"
+        return NotEstimated(message, run.main.get_origin(*key.split(".")).place or place, f"enable {setting}")
     if origin is None and field == STRATEGY and (open_file := _find_undetermined_file(run)) is not None:
         return open_file
     if origin is None and not name and not run.main.document.is_complete(run.main.root):
