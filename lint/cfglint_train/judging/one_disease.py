@@ -54,7 +54,7 @@ def _get_priority(finding: Finding) -> tuple[int, int, str]:
 
 
 def _is_settled_with(finding: Finding, head: Finding) -> bool:
-    """Return whether two findings rest on the same quantity, and the same fix settles both. Infos stay apart."""
+    """Return whether two findings rest on the same quantity, and the same fix settles both. Only text merges infos."""
     fix, head_fix = finding.intent, head.intent
     return (
         finding.quantity == head.quantity
