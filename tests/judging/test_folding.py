@@ -63,3 +63,34 @@ def test_only_reports_for_people_fold(tmp_path: Path, output_format: str, count:
         assert len(json.loads(outcome.out)["runs"][0]["results"]) == count
     else:
         assert outcome.out.count(" SEC001 ") == count
+
+
+PACKED = """\
+# cfglint: gpu=H100 gpus-per-node=1 nodes=1 trl=0.24.0
+trl sft --model_name_or_path Qwen/Qwen2.5-7B-Instruct --dataset_name d --max_length 16384 --packing \\
+  --per_device_train_batch_size {micro} --use_peft --lora_r 16 --bf16 --dtype bfloat16 \\
+  --gradient_checkpointing --output_dir out
+"""
+
+
+@pytest.mark.parametrize(
+    ("output_format", "micro", "codes"),
+    [
+        ("text", 4, {"MEM001": "info"}),
+        ("json", 4, {"MEM001": "info", "MEM003": "info"}),
+        ("text", 1, {"MEM003": "info"}),
+    ],
+)
+def test_infos_that_the_same_edits_settle_are_one_finding_in_text(
+    tmp_path: Path, output_format: str, micro: int, codes: dict[str, str]
+) -> None:
+    (tmp_path / "run.sh").write_text(PACKED.format(micro=micro), encoding="utf-8")
+    (tmp_path / ".git").mkdir()
+    outcome = run_cfglint("--select", "MEM", "--output-format", output_format, ".", cwd=tmp_path)
+    if output_format == "json":
+        found = {finding["code"]: finding["severity"] for finding in json.loads(outcome.out)["findings"]}
+    else:
+        heads = (line.split()[1:3] for line in outcome.out.splitlines() if line.startswith("run.sh"))
+        found = {code: severity for severity, code in heads}
+        assert ("(MEM003)" in outcome.out) is (micro == 4)
+    assert found == codes

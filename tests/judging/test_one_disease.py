@@ -99,3 +99,47 @@ def test_a_missing_policy_is_a_cause_of_the_step_that_does_not_fit(tmp_path: Pat
     assert (finding.code, [part.code for part in finding.parts]) == ("MEM001", ["PAR004"])
     assert finding.fix is not None
     assert finding.fix.message.startswith("fsdp_config.fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP (")
+
+
+RANK = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_rank: {rank}
+lora_target: all
+dataset: orchard
+template: qwen
+output_dir: saves/orchard
+bf16: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "expected"),
+    [
+        ("0", ["KEY006"]),
+        ("0  # cfglint: ignore[KEY006]", ["CHK001"]),
+        ("0  # cfglint: ignore[CHK001]", ["KEY006"]),
+        ("${RANK}", ["CHK001"]),
+        ("8", []),
+    ],
+)
+def test_an_error_at_a_value_says_that_the_value_stops_the_estimate(
+    tmp_path: Path, rank: str, expected: list[str]
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run.yaml").write_text(RANK.format(rank=rank), encoding="utf-8")
+    result = lint(tmp_path, build_options(("KEY006", "CHK001")))
+    assert [finding.code for finding in result.findings] == expected
+    is_covered = rank == "0"
+    assert any("(CHK001)" in note for finding in result.findings for note in finding.notes) is is_covered
+    assert len(result.not_checked) == (is_covered or expected == ["CHK001"])
+
+
+def test_an_error_elsewhere_does_not_cover_an_unknown_model(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    recipe = RANK.format(rank="0").replace("Qwen/Qwen2.5-7B-Instruct", "example-lab/Nebula-9B")
+    (tmp_path / "run.yaml").write_text(recipe, encoding="utf-8")
+    result = lint(tmp_path, build_options(("KEY006", "CHK001")))
+    assert [finding.code for finding in result.findings] == ["CHK001", "KEY006"]

@@ -274,6 +274,27 @@ def test_a_file_of_fsdp_settings_is_not_an_unknown_value_of_fsdp(tmp_path):
     assert lint(tmp_path, build_options(("CHK001",))).findings == ()
 
 
+@pytest.mark.parametrize(
+    ("setting", "message", "remedy"),
+    [
+        ("", "`auto` in the DeepSpeed file follows `bf16`, which is off", "enable `bf16`"),
+        ("bf16: false\n", "`auto` in the DeepSpeed file follows `bf16`, which is off", "enable `bf16`"),
+        ("bf16: ${B}\n", "the value of `bf16` (bf16: ${B}) cannot be determined", "set `bf16` to a plain value"),
+    ],
+)
+def test_a_format_that_deepspeed_leaves_to_the_run_is_named_by_the_run_s_key(
+    tmp_path: Path, setting: str, message: str, remedy: str
+) -> None:
+    model = "model_name_or_path: Qwen/Qwen2.5-0.5B\nlora_target: all\ndeepspeed: ds.json\n"
+    lora = KEYS.replace("full", "lora")
+    (tmp_path / "ds.json").write_text('{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}')
+    (tmp_path / "run.yaml").write_text(f"{model}{lora}{setting}")
+    assert explain_unchecked(tmp_path) == (message, remedy)
+    assert lint(tmp_path, build_options(("CHK001",))).findings[0].path == "run.yaml"
+    (tmp_path / "run.yaml").write_text(f"{model}{lora}bf16: true\n")
+    assert lint(tmp_path, build_options(("CHK001",))).findings == ()
+
+
 def test_scripts_that_differ_are_named_with_each_fact_and_line(tmp_path):
     """Read the default of `accelerate launch` at the line that starts it."""
     (tmp_path / ".git").mkdir()

@@ -57,6 +57,10 @@ class Fix(Frozen):
     """Advice about a drawback of the fix that the files cannot rule out; `--fix` prints it."""
 
 
+UNUSABLE_VALUE: Final = "a value that stops the estimate"
+"""Quantity of a report that a value of a setting stops the estimate. An error at the value covers the report."""
+
+
 class Report(Frozen):
     """A report of a rule, before the engine adds the rule's code."""
 

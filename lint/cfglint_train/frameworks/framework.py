@@ -330,7 +330,9 @@ def adopt_companion(job: Job, companion: ResolvedPlan, framework: Framework, hos
             else:
                 resolved = host_value
                 origin = origin._replace(kind="inferred", note=f"auto, filled by {host.title}")
-                if resolved is not None and field in framework.shared_fields:
+                if resolved is None and field in job.plan.unreadable_fields:
+                    continue  # the host's own setting is the one that cannot be determined
+                if field in framework.shared_fields:
                     # The host's own key sets it, so that is the key to change.
                     origin = Origin("inferred", note=origin.note, framework=host.name)
         if field in framework.shared_fields and job.plan.get(field) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Finding, Related, Severity
+from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, UNUSABLE_VALUE, Finding, Related, Severity
 from cfglint_train.plan.origin import Place
 
 
@@ -25,7 +25,21 @@ def settle(findings: Iterable[Finding]) -> list[Finding]:
         else:
             part = finding._replace(intent=None, run=None)
             heads[position] = heads[position]._replace(parts=(*heads[position].parts, part))
-    return [*others, *(_move_to_changed_place(finding) if finding.parts else finding for finding in heads)]
+    return _merge_unusable_values(
+        [*others, *(_move_to_changed_place(finding) if finding.parts else finding for finding in heads)]
+    )
+
+
+def _merge_unusable_values(findings: list[Finding]) -> list[Finding]:
+    """Return the findings with those on a value that stops the estimate as a part of the error at that value."""
+    parts = [finding for finding in findings if finding.quantity == UNUSABLE_VALUE]
+    for part in parts:
+        for position, finding in enumerate(findings):
+            if finding.severity == "error" and (finding.path, finding.start) == (part.path, part.start):
+                findings[position] = finding._replace(parts=(*finding.parts, part._replace(intent=None, run=None)))
+                findings.remove(part)
+                break
+    return findings
 
 
 def is_covered(code: str, severity: Severity, others: Iterable[Finding]) -> bool:
@@ -38,7 +52,7 @@ def describe_parts(finding: Finding) -> Finding:
     """Return the finding with the causes and places of its parts in its notes and related places."""
     notes, related = dict.fromkeys(finding.notes), list(finding.related)
     for part in finding.parts:
-        if part.place is None or _is_same_place(part.place, finding.place):
+        if part.quantity == UNUSABLE_VALUE or part.place is None or _is_same_place(part.place, finding.place):
             notes[f"{part.message} ({part.code})"] = None
         else:
             related.append(Related(part.place, f"{part.message} ({part.code})"))
@@ -54,7 +68,7 @@ def _get_priority(finding: Finding) -> tuple[int, int, str]:
 
 
 def _is_settled_with(finding: Finding, head: Finding) -> bool:
-    """Return whether two findings rest on the same quantity, and the same fix settles both. Infos stay apart."""
+    """Return whether two findings rest on the same quantity, and the same fix settles both. Only text merges infos."""
     fix, head_fix = finding.intent, head.intent
     return (
         finding.quantity == head.quantity

@@ -88,7 +88,7 @@ class Result(Frozen):
     @property
     def not_checked(self) -> tuple[Finding, ...]:
         """Findings about runs whose memory could not be checked."""
-        findings = (finding for folded in self.findings for finding in (folded, *folded.others))
+        findings = (finding for item in self.findings for finding in (item, *item.others, *item.parts))
         return tuple([finding for finding in findings if RULES[finding.code].unchecked == "memory"])
 
     @property

@@ -49,6 +49,8 @@ def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: 
         parts = tuple([part for part in item.parts if not is_suppressed(part)])
         if not is_suppressed(item):
             remaining.append(item._replace(parts=parts) if item.parts else item)
+        else:
+            remaining += [part for part in parts if registry.RULES[part.code].unchecked]
     ledger.troubles = [item for item in ledger.troubles if (item.path, item.message) not in suppressed_messages]
     unused = {}
     for path, (document, suppressions) in ledger.suppressions.items():

@@ -66,6 +66,8 @@ class NotEstimated(Frozen):
     """Text after "memory not checked: "."""
     place: Place
     remedy: str
+    is_value_unknown: bool = False
+    """True if the reason is the value at `place`, which is written out, but which cfglint does not know."""
 
 
 def explain_not_estimated(run: Run) -> NotEstimated | None:
@@ -226,7 +228,7 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
             return NotEstimated(message, place, f"commit the file, or write its settings below `{key}`")
         if quoted_value and not _has_placeholder(quoted_value) and not _is_computed(run, field, origin):
             message = f"the value of {setting}{quoted_value} is unknown to cfglint"
-            return NotEstimated(message, place, f"set {setting} to a value that {run.framework.title} has")
+            return NotEstimated(message, place, f"set {setting} to a value that {run.framework.title} has", True)
         expression = quoted_value.strip(" ()")
         if place.document.syntax == "python" and expression.isidentifier() and expression != key:
             message = f"what the script gives as `{expression}` cannot be determined"
@@ -235,7 +237,10 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
             f"the value of {setting}{quoted_value} cannot be determined", place, f"set {setting} to a plain value"
         )
     if origin is not None and origin.kind == "inferred" and origin.note:
-        return NotEstimated(origin.note, place, _MEASURE)
+        if field != "precision.compute" or not origin.framework or origin.place is not None:
+            return NotEstimated(origin.note, place, _MEASURE)
+        message = f"`auto` in the DeepSpeed file follows {setting}, which is off"
+        return NotEstimated(message, run.main.get_origin(*key.split(".")).place or place, f"enable {setting}")
     if origin is None and field == STRATEGY and (open_file := _find_undetermined_file(run)) is not None:
         return open_file
     if origin is None and not name and not run.main.document.is_complete(run.main.root):
@@ -246,7 +251,8 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
     if isinstance(word, str):
         origin = run.main.get_origin(*key.split("."))
         message = f"the value of `{key}` ({word}) is unknown to cfglint"
-        return NotEstimated(message, origin.place or place, f"set `{key}` to a value that {run.framework.title} has")
+        remedy = f"set `{key}` to a value that {run.framework.title} has"
+        return NotEstimated(message, origin.place or place, remedy, True)
     if isinstance(word, (Unknown, list)):
         origin = run.main.get_origin(*key.split("."))
         message = f"the value of `{key}` cannot be determined"

@@ -17,6 +17,8 @@ Without an estimate there are no memory findings. The run passes only because no
     cfglint --model-config nebula/config.json train.yaml
 
 ## When it does not apply
+If another rule reports an error at a value that cfglint cannot estimate, that finding says so in a note.
+
 A Python script is not reported if every launch passes it a config file (`train.py --config FILE`) that cfglint checks
 as a run of its own.
 
@@ -33,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import UNUSABLE_VALUE, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.not_estimated import explain_not_estimated
 from cfglint_train.runs.run import Run
@@ -46,4 +48,10 @@ def check(run: Run) -> Iterator[Report]:
     problem = explain_not_estimated(run)
     if problem is not None and not run.inputs.is_checked_elsewhere:
         # The report depends on no field: a missing setting is missing at every release.
-        yield Report(f"memory not checked: {problem.reason}", problem.place, help=problem.remedy, fields_read=())
+        yield Report(
+            f"memory not checked: {problem.reason}",
+            problem.place,
+            help=problem.remedy,
+            fields_read=(),
+            quantity=UNUSABLE_VALUE if problem.is_value_unknown else "",
+        )
