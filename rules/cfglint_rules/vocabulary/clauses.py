@@ -27,7 +27,7 @@ from cfglint_rules.vocabulary.survey import (
     is_unused_default,
     list_added_names,
 )
-from cfglint_rules.vocabulary.table import SHARED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
+from cfglint_rules.vocabulary.table import INHERITED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
 from cfglint_rules.vocabulary.values import format_value
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
 from cfglint_train.findings.finding import SEVERITIES, Fix, Related, Report, Severity
@@ -142,7 +142,7 @@ def _is_reached(row: Row, settings: Settings) -> bool:
     given_names = [name for name in _list_tested_names(row) if settings.get_value(name) is not MISSING]
     routes = [route for name in given_names if (route := settings.find_route(name)) is not None]
     return (
-        keys.has_trainer(config, SHARED in row)
+        keys.has_trainer(config, INHERITED in row)
         and all(keys.is_parsed(config, name.partition(".")[0]) for name in given_names)
         and not any(is_unused_default(config, route) for route in routes)
     )
