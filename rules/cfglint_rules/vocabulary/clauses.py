@@ -118,7 +118,7 @@ def _match_rows(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Claus
             clause = build_clause(row)
             scope = _find_scope(clause, settings.config)
             if scope is not None:
-                yield clause, _limit_for_copy(clause, scope, row, settings)
+                yield clause, _limit_for_program(_limit_for_copy(clause, scope, row, settings), row, settings)
 
 
 def _is_match(row: Row, settings: Settings) -> bool:
@@ -133,7 +133,7 @@ def _is_match(row: Row, settings: Settings) -> bool:
 def _is_reached(row: Row, settings: Settings) -> bool:
     """Return whether the settings of the config reach the code that the clause is about.
 
-    A program may parse other classes, or have a trainer of its own. The default of a script's option reaches it only if
+    A program may parse other classes, pass a setting to nothing, or have a trainer of its own. The default of a script's option reaches it only if
     a known launch uses the default.
     """
     config, keys = settings.config, get_checked_keys(settings.config)
@@ -144,6 +144,7 @@ def _is_reached(row: Row, settings: Settings) -> bool:
     return (
         keys.has_trainer(config, INHERITED in row)
         and all(keys.is_parsed(config, name.partition(".")[0]) for name in given_names)
+        and keys.list_unread_settings(config).keys().isdisjoint(given_names)
         and not any(is_unused_default(config, route) for route in routes)
     )
 
@@ -294,6 +295,19 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
     return scope._replace(
         max_severity=max_severity, grounds=(*scope.grounds, Ground("vocabulary", copy.folder, "assumed", note))
     )
+
+
+def _limit_for_program(scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:
+    """Return the scope of a clause, with an assumption if a user's program may set a missing setting in its own way.
+
+    This is possible if the framework checks the settings after the program has parsed them ("late").
+    """
+    keys = get_checked_keys(settings.config)
+    missing = [name for name in _list_tested_names(row) if settings.get_value(name) is MISSING] if "late" in row else ()
+    if not missing or keys is None or not keys.can_be_read_by_user(settings.config):
+        return scope
+    note = f"the program that reads the file does not replace the missing `{settings.format_name(missing[0])}`"
+    return scope._replace(grounds=(*scope.grounds, Ground(f"setting:{missing[0]}", None, "assumed", note)))
 
 
 def _list_tested_words(row: Row, settings: Settings) -> Iterator[str]:
