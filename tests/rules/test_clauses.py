@@ -19,6 +19,7 @@ from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.plan.fields import get_field
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
+from tests.support.linting import build_options, lint
 
 FOLDER = Path(frameworks.__path__[0])
 SCHEMA = json.loads((FOLDER / "clauses.schema.json").read_text(encoding="utf-8"))
@@ -118,6 +119,23 @@ def test_an_included_file_states_whether_its_clauses_hold_for_derived_trainers()
     rows = {row["name"]: row for row in load_table("trl", "refusals").rows}
     assert INHERITED in rows["rank-below-1"]
     assert INHERITED not in rows["sampling-of-vespo"]
+
+
+@for_each(("releases", "severities"), [
+    ({}, ["info"]), ({"transformers": "4.57.1"}, ["error"]), ({"transformers": "5.0.0"}, []),
+])  # fmt: skip
+def test_a_refusal_before_the_effective_release_is_an_info_unless_a_release_is_pinned(releases, severities, tmp_path):
+    source = REPOSITORY / "fixtures" / "rules" / "KEY006" / "silent" / "llamafactory.yaml"
+    settings = [
+        line for line in source.read_text(encoding="utf-8").splitlines() if not line.startswith(("#", "warmup"))
+    ]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "train.yaml").write_text("\n".join([*settings, "warmup_ratio: 3"]), encoding="utf-8")
+    findings = lint(folder, build_options(select=["KEY006"], **releases)).findings
+    assert [finding.severity for finding in findings] == severities
+    assert all("before transformers 5.0.0" in finding.message for finding in findings if finding.severity == "info")
+    assert [finding.fix for finding in findings] == [None] * len(severities)
 
 
 def test_the_documentation_shows_a_clause_that_is_there():

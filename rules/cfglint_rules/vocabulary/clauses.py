@@ -52,14 +52,21 @@ class ClauseScope(Frozen):
     """Releases at which the clause holds, as a suffix of the message; empty if it holds at all of them."""
     grounds: tuple[Ground, ...] = ()
     """Grounds that a report on the clause rests on, such as releases."""
+    is_past: bool = False
+    """True if only older candidates than the effective release reject the settings: no fix is needed to run."""
 
 
 _ALL_RELEASES: Final = ClauseScope("error")
 
 
-def find_matching_clauses(clauses: VocabularyTable, settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
-    """Yield the clauses that match the settings, each with the releases at which it holds."""
-    return _match_rows(clauses.list_candidates(settings.list_names()), settings)
+def find_matching_clauses(
+    clauses: VocabularyTable, settings: Settings, with_past: bool = False
+) -> Iterator[tuple[Clause, ClauseScope]]:
+    """Yield the clauses that match the settings, each with the releases at which it holds.
+
+    With `with_past`, this includes refusals by candidate releases before the effective one.
+    """
+    return _match_rows(clauses.list_candidates(settings.list_names()), settings, with_past)
 
 
 def find_refused_keys(
@@ -110,14 +117,16 @@ def get_dotted_name(occurrence: KeyOccurrence) -> str:
     return ".".join(map(str, occurrence.route))
 
 
-def _match_rows(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
+def _match_rows(
+    rows: Iterable[Row], settings: Settings, with_past: bool = False
+) -> Iterator[tuple[Clause, ClauseScope]]:
     for row in rows:
         if not _is_match(row, settings) or _is_changed_by_script(row, settings) or not _is_reached(row, settings):
             continue
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
             scope = _find_scope(clause, settings.config)
-            if scope is not None:
+            if scope is not None and (with_past or not scope.is_past):
                 yield clause, _limit_for_program(_limit_for_copy(clause, scope, row, settings), row, settings)
 
 
@@ -133,8 +142,8 @@ def _is_match(row: Row, settings: Settings) -> bool:
 def _is_reached(row: Row, settings: Settings) -> bool:
     """Return whether the settings of the config reach the code that the clause is about.
 
-    A program may parse other classes, pass a setting to nothing, or have a trainer of its own. The default of a script's option reaches it only if
-    a known launch uses the default.
+    A program may parse other classes, pass a setting to nothing, or have a trainer of its own. The default of a
+    script's option reaches it only if a known launch uses the default.
     """
     config, keys = settings.config, get_checked_keys(settings.config)
     if keys is None:
@@ -255,19 +264,26 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
             else ClauseScope("error", grounds=(assumption,))
         )
     candidates_of_package = find_candidate_releases(config, clause.package)
-    if not _is_release_covered(clause, candidates_of_package.chosen):
+    is_past = not _is_release_covered(clause, candidates_of_package.chosen)
+    if is_past and (
+        clause.severity != "error"
+        or clause.before is None
+        or config.evidence.fork is not None
+        or not any(_is_release_covered(clause, release) for release in candidates_of_package.releases)
+    ):
         return None
     outside = [release for release in candidates_of_package.releases if not _is_release_covered(clause, release)]
     subject = clause.package or get_target_release(config).title
     bounds = (("since", clause.since), ("before", clause.before))
     condition_text = " ".join(f"{word} {subject} {bound}" for word, bound in bounds if bound is not None)
     is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
-    max_severity: Severity = "info" if is_forked else "error"
+    max_severity: Severity = "info" if is_forked or is_past else "error"
     is_release_dependent = bool(outside) or (candidates_of_package.can_be_older and clause.since is not None)
     return ClauseScope(
         max_severity,
         f" ({condition_text})" if is_release_dependent else "",
         build_release_grounds(candidates_of_package, is_uniform=not is_release_dependent),
+        is_past,
     )
 
 
@@ -344,7 +360,7 @@ def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Repo
         for name, place in places
         if place is not None and place.span != marked.span
     ]
-    fix = _build_fix(clause, settings)
+    fix = None if scope.is_past else _build_fix(clause, settings)
     all_grounds = (*scope.grounds, *_list_assumptions(clause, settings))
     return Report(
         format_message(clause, settings) + scope.condition,

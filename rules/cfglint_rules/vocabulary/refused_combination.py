@@ -74,7 +74,7 @@ def check(run: Run) -> Iterator[Report]:
         if not _has_clauses(config):
             continue
         settings = Settings(config, run)
-        matching = list(find_matching_clauses(load_table(config.framework, "refusals"), settings))
+        matching = list(find_matching_clauses(load_table(config.framework, "refusals"), settings, with_past=True))
         unfit = config.compute_once(find_fatal_settings) if matching else frozenset()
         for clause, scope in matching:
             clause_report = (
