@@ -12,13 +12,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cfglint_rules.vocabulary.operators import OPERATORS, RELATIONS, WORDS, evaluate_test, list_relations
-from cfglint_rules.vocabulary.table import TableKind, load_table
+from cfglint_rules.vocabulary.table import INHERITED, TableKind, load_table, rename_settings
 from cfglint_train import frameworks
 from cfglint_train.documents.document import MISSING
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.plan.fields import get_field
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
+from tests.support.linting import build_options, lint
 
 FOLDER = Path(frameworks.__path__[0])
 SCHEMA = json.loads((FOLDER / "clauses.schema.json").read_text(encoding="utf-8"))
@@ -81,6 +82,60 @@ def test_every_file_is_loaded():
     for framework, kind in TABLES:
         names = [row["name"] for row in load_table(framework, kind).rows]
         assert len(names) == len(set(names))
+
+
+def test_included_clauses_are_renamed_wherever_they_name_a_setting():
+    row = {
+        "name": "a",
+        "message": "`[a]` is `<a>`",
+        "when": {"a": {"above": 1, "not-a-multiple-of": "b"}},
+        "either": [{"b": "on"}, {"c": "on"}],
+        "each": ["b", "c"],
+        "at": "b",
+        "example": {"a": 3, "b": 2},
+        "cure": {"message": "set `[b]`", "set": {"b": 1}, "remove": ["a"]},
+    }
+    assert rename_settings(row, {"a": "x", "b": "y.z"}) == {
+        "name": "a",
+        "message": "`[x]` is `<x>`",
+        "when": {"x": {"above": 1, "not-a-multiple-of": "y.z"}},
+        "either": [{"y.z": "on"}, {"c": "on"}],
+        "each": ["y.z", "c"],
+        "at": "y.z",
+        "example": {"x": 3, "y.z": 2},
+        "cure": {"message": "set `[y.z]`", "set": {"y.z": 1}, "remove": ["x"]},
+    }
+
+
+@for_each("part", [
+    {"when": {"a": "on"}}, {"either": [{"a": "on"}]}, {"each": ["a"]}, {"at": "a"}, {"when": {"b": {"above": "a"}}},
+    {"cure": {"remove": ["a"]}}, {"cure": {"set": {"a": 1}}},
+])  # fmt: skip
+def test_included_clauses_are_dropped_if_they_need_a_setting_that_the_framework_lacks(part):
+    assert rename_settings({"example": {"a": 1}, **part}, {"a": None}) is None
+
+
+def test_an_included_file_states_whether_its_clauses_hold_for_derived_trainers():
+    rows = {row["name"]: row for row in load_table("trl", "refusals").rows}
+    assert INHERITED in rows["rank-below-1"]
+    assert INHERITED not in rows["sampling-of-vespo"]
+
+
+@for_each(("releases", "severities"), [
+    ({}, ["info"]), ({"transformers": "4.57.1"}, ["error"]), ({"transformers": "5.0.0"}, []),
+])  # fmt: skip
+def test_a_refusal_before_the_effective_release_is_an_info_unless_a_release_is_pinned(releases, severities, tmp_path):
+    source = REPOSITORY / "fixtures" / "rules" / "KEY006" / "silent" / "llamafactory.yaml"
+    settings = [
+        line for line in source.read_text(encoding="utf-8").splitlines() if not line.startswith(("#", "warmup"))
+    ]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "train.yaml").write_text("\n".join([*settings, "warmup_ratio: 3"]), encoding="utf-8")
+    findings = lint(folder, build_options(select=["KEY006"], **releases)).findings
+    assert [finding.severity for finding in findings] == severities
+    assert all("before transformers 5.0.0" in finding.message for finding in findings if finding.severity == "info")
+    assert [finding.fix for finding in findings] == [None] * len(severities)
 
 
 def test_the_documentation_shows_a_clause_that_is_there():

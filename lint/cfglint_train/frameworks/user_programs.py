@@ -94,10 +94,11 @@ class UserPrograms:
         """Return the parser of the user's program that reads the configuration, or an empty string if it is unknown."""
         return ""
 
-    def has_trainer(self, config: Config, is_shared: bool) -> bool:
+    def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether the configuration reaches the framework's trainer, so that statements about it hold.
 
-        False if the user's program has a trainer of its own. `is_shared`: the statement is about the HF Trainer.
+        False if the user's program has a trainer of its own. `is_inherited`: the statement holds for trainers
+        derived from the HF Trainer, too.
         """
         return True
 

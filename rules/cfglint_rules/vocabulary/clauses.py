@@ -27,7 +27,7 @@ from cfglint_rules.vocabulary.survey import (
     is_unused_default,
     list_added_names,
 )
-from cfglint_rules.vocabulary.table import SHARED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
+from cfglint_rules.vocabulary.table import INHERITED, Clause, Row, TableKind, VocabularyTable, build_clause, load_table
 from cfglint_rules.vocabulary.values import format_value
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
 from cfglint_train.findings.finding import SEVERITIES, Fix, Related, Report, Severity
@@ -52,14 +52,21 @@ class ClauseScope(Frozen):
     """Releases at which the clause holds, as a suffix of the message; empty if it holds at all of them."""
     grounds: tuple[Ground, ...] = ()
     """Grounds that a report on the clause rests on, such as releases."""
+    is_past: bool = False
+    """True if only older candidates than the effective release reject the settings: no fix is needed to run."""
 
 
 _ALL_RELEASES: Final = ClauseScope("error")
 
 
-def find_matching_clauses(clauses: VocabularyTable, settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
-    """Yield the clauses that match the settings, each with the releases at which it holds."""
-    return _match_rows(clauses.list_candidates(settings.list_names()), settings)
+def find_matching_clauses(
+    clauses: VocabularyTable, settings: Settings, with_past: bool = False
+) -> Iterator[tuple[Clause, ClauseScope]]:
+    """Yield the clauses that match the settings, each with the releases at which it holds.
+
+    With `with_past`, this includes refusals by candidate releases before the effective one.
+    """
+    return _match_rows(clauses.list_candidates(settings.list_names()), settings, with_past)
 
 
 def find_refused_keys(
@@ -110,15 +117,17 @@ def get_dotted_name(occurrence: KeyOccurrence) -> str:
     return ".".join(map(str, occurrence.route))
 
 
-def _match_rows(rows: Iterable[Row], settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
+def _match_rows(
+    rows: Iterable[Row], settings: Settings, with_past: bool = False
+) -> Iterator[tuple[Clause, ClauseScope]]:
     for row in rows:
         if not _is_match(row, settings) or _is_changed_by_script(row, settings) or not _is_reached(row, settings):
             continue
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
             scope = _find_scope(clause, settings.config)
-            if scope is not None:
-                yield clause, _limit_for_copy(clause, scope, row, settings)
+            if scope is not None and (with_past or not scope.is_past):
+                yield clause, _limit_for_program(_limit_for_copy(clause, scope, row, settings), row, settings)
 
 
 def _is_match(row: Row, settings: Settings) -> bool:
@@ -133,8 +142,8 @@ def _is_match(row: Row, settings: Settings) -> bool:
 def _is_reached(row: Row, settings: Settings) -> bool:
     """Return whether the settings of the config reach the code that the clause is about.
 
-    A program may parse other classes, or have a trainer of its own. The default of a script's option reaches it only if
-    a known launch uses the default.
+    A program may parse other classes, pass a setting to nothing, or have a trainer of its own. The default of a
+    script's option reaches it only if a known launch uses the default.
     """
     config, keys = settings.config, get_checked_keys(settings.config)
     if keys is None:
@@ -142,8 +151,9 @@ def _is_reached(row: Row, settings: Settings) -> bool:
     given_names = [name for name in _list_tested_names(row) if settings.get_value(name) is not MISSING]
     routes = [route for name in given_names if (route := settings.find_route(name)) is not None]
     return (
-        keys.has_trainer(config, SHARED in row)
+        keys.has_trainer(config, INHERITED in row)
         and all(keys.is_parsed(config, name.partition(".")[0]) for name in given_names)
+        and keys.list_unread_settings(config).keys().isdisjoint(given_names)
         and not any(is_unused_default(config, route) for route in routes)
     )
 
@@ -254,19 +264,26 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
             else ClauseScope("error", grounds=(assumption,))
         )
     candidates_of_package = find_candidate_releases(config, clause.package)
-    if not _is_release_covered(clause, candidates_of_package.chosen):
+    is_past = not _is_release_covered(clause, candidates_of_package.chosen)
+    if is_past and (
+        clause.severity != "error"
+        or clause.before is None
+        or config.evidence.fork is not None
+        or not any(_is_release_covered(clause, release) for release in candidates_of_package.releases)
+    ):
         return None
     outside = [release for release in candidates_of_package.releases if not _is_release_covered(clause, release)]
     subject = clause.package or get_target_release(config).title
     bounds = (("since", clause.since), ("before", clause.before))
     condition_text = " ".join(f"{word} {subject} {bound}" for word, bound in bounds if bound is not None)
     is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
-    max_severity: Severity = "info" if is_forked else "error"
+    max_severity: Severity = "info" if is_forked or is_past else "error"
     is_release_dependent = bool(outside) or (candidates_of_package.can_be_older and clause.since is not None)
     return ClauseScope(
         max_severity,
         f" ({condition_text})" if is_release_dependent else "",
         build_release_grounds(candidates_of_package, is_uniform=not is_release_dependent),
+        is_past,
     )
 
 
@@ -294,6 +311,19 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
     return scope._replace(
         max_severity=max_severity, grounds=(*scope.grounds, Ground("vocabulary", copy.folder, "assumed", note))
     )
+
+
+def _limit_for_program(scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:
+    """Return the scope of a clause, with an assumption if a user's program may set a missing setting in its own way.
+
+    This is possible if the framework checks the settings after the program has parsed them ("late").
+    """
+    keys = get_checked_keys(settings.config)
+    missing = [name for name in _list_tested_names(row) if settings.get_value(name) is MISSING] if "late" in row else ()
+    if not missing or keys is None or not keys.can_be_read_by_user(settings.config):
+        return scope
+    note = f"the program that reads the file does not replace the missing `{settings.format_name(missing[0])}`"
+    return scope._replace(grounds=(*scope.grounds, Ground(f"setting:{missing[0]}", None, "assumed", note)))
 
 
 def _list_tested_words(row: Row, settings: Settings) -> Iterator[str]:
@@ -330,7 +360,7 @@ def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Repo
         for name, place in places
         if place is not None and place.span != marked.span
     ]
-    fix = _build_fix(clause, settings)
+    fix = None if scope.is_past else _build_fix(clause, settings)
     all_grounds = (*scope.grounds, *_list_assumptions(clause, settings))
     return Report(
         format_message(clause, settings) + scope.condition,

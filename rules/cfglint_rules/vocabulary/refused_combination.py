@@ -27,8 +27,9 @@ one of two conflicting settings.
 
 ## When it does not apply
 An entry applies to a range of releases. If the range covers the newest candidate release but not all candidates, the
-finding is a warning that names the first release of the range. It is also a warning if the release in use may be older
-than all known releases. If a fork may be in use, most findings are an info.
+finding is a warning that names the first release of the range. If the range covers only older candidates, the finding
+is an info without a fix. A finding is also a warning if the release in use may be older than all known releases. If a
+fork may be in use, most findings are an info.
 
 If a value is invalid by itself (KEY004), its combinations are not reported.
 
@@ -74,7 +75,7 @@ def check(run: Run) -> Iterator[Report]:
         if not _has_clauses(config):
             continue
         settings = Settings(config, run)
-        matching = list(find_matching_clauses(load_table(config.framework, "refusals"), settings))
+        matching = list(find_matching_clauses(load_table(config.framework, "refusals"), settings, with_past=True))
         unfit = config.compute_once(find_fatal_settings) if matching else frozenset()
         for clause, scope in matching:
             clause_report = (

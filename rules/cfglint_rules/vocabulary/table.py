@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Set
 from functools import cache
 from json import loads
 
+from cfglint_rules.vocabulary.operators import RELATIONS
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
@@ -63,8 +64,8 @@ class Clause(Frozen):
     """Setting that the finding points at if its place is known; in a companion, all runs then share one finding."""
 
 
-SHARED: Final = "shared"
-"""Mark of a clause in a file that the tables of several frameworks include: it is about the HF Trainer."""
+INHERITED: Final = "inherited"
+"""Mark of a file, and of its clauses: they hold for trainers that users derive from the HF Trainer, too."""
 
 Row = Mapping[str, Any]
 """A clause as parsed from its file."""
@@ -131,30 +132,43 @@ def _load_rows(path: str) -> list[Row]:
     """Return the clauses of a file, then those of the files that it includes."""
     with open(path, encoding="utf-8") as file:
         content = loads(file.read())
-    rows: list[Row] = content["clauses"]
-    folder = os.path.dirname(path)
-    shared_rows = (row for shared in content.get("include", ()) for row in _load_included(shared, folder))
-    return [*rows, *({**row, SHARED: True} for row in shared_rows)]
+    folder, mark = os.path.dirname(path), {INHERITED: True} if content.get(INHERITED) else {}
+    included_rows = (row for entry in content.get("include", ()) for row in _load_included(entry, folder))
+    return [*({**row, **mark} for row in content["clauses"]), *included_rows]
 
 
-def _load_included(shared: str | Mapping[str, Any], folder: str) -> list[Row]:
+def _load_included(entry: str | Mapping[str, Any], folder: str) -> Iterable[Row]:
     """Return the clauses of an included file, under the names of the including framework."""
-    if isinstance(shared, str):
-        return _load_rows(os.path.join(folder, shared))
-    names = shared["names"]
-    rows = (_rename_settings(row, names) for row in _load_rows(os.path.join(folder, shared["file"])))
-    return [row for row in rows if None not in row["when"]]
+    if isinstance(entry, str):
+        return _load_rows(os.path.join(folder, entry))
+    rows = (rename_settings(row, entry["names"]) for row in _load_rows(os.path.join(folder, entry["file"])))
+    return (row for row in rows if row is not None)
 
 
-def _rename_settings(row: Row, names: Mapping[str, str | None]) -> Row:
-    """Return a clause with other names for its settings; a setting that the framework lacks is named None."""
+def rename_settings(row: Row, names: Mapping[str, str | None]) -> Row | None:
+    """Return a clause with other names for its settings, or None if it needs a setting that is renamed to None."""
+    needed: set[str | None] = set()
 
-    def rename(value: Any) -> Any:
+    def rename_setting(name: str) -> Any:
+        needed.add(names.get(name, name))
+        return names.get(name, name)
+
+    def rename(value: Any, word: str = "") -> Any:
         if isinstance(value, dict):
-            return {names.get(name, name): rename(item) for name, item in value.items()}
-        return _BRACKETED_NAME.sub(_rename_bracketed, value) if isinstance(value, str) else value
+            return {rename_setting(name): rename(item, name) for name, item in value.items()}
+        if isinstance(value, list):
+            return [rename_setting(item) if word in _NAME_LISTS else rename(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        return rename_setting(value) if word in _NAME_WORDS else _BRACKETED_NAME.sub(_rename_bracketed, value)
 
     def _rename_bracketed(match: re.Match[str]) -> str:
         return f"{match[1]}{names.get(match[2]) or match[2]}{match[3]}"
 
-    return {word: rename(row[word]) for word in row}
+    renamed = {word: rename(item, word) for word, item in row.items() if word != "example"}
+    return None if None in needed else {**renamed, "example": rename(row["example"])}
+
+
+_NAME_LISTS: Final = ("each", "remove")
+_NAME_WORDS: Final = ("at", *RELATIONS)
+"""Words whose value is the name of a setting; relations also take numbers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
@@ -23,6 +25,7 @@ def infer(job: Job) -> None:
     """Infer strategy, number formats, reference models, and defaults of TRL and the Trainer."""
     config, plan = job.main, job.plan
     is_precision_stated = any(config.get(key) is not None for key in ("bf16", "fp16"))
+    _infer_adapter(job)
     infer_placement(job, is_precision_stated=is_precision_stated or has_bf16_default(config))
     _infer_launch(job)
     _infer_sequences(job)
@@ -38,6 +41,21 @@ def infer(job: Job) -> None:
         infer_script(job)
     elif config.get("model_init_kwargs") is None:
         plan.infer("model.rope_scaling", "none", "the model is loaded as it is")
+
+
+def _infer_adapter(job: Job) -> None:
+    """Leave the tuning method open if a program attaches an adapter of its own, whatever `use_peft` says."""
+    from cfglint_train.documents.python.script import PythonScript
+
+    for program, _ in job.main.evidence.programs if job.plan.get("method.tuning") == "full" else ():
+        if (
+            isinstance(program, PythonScript)
+            and program.find_calls("LoraConfig", "get_peft_model")
+            and not program.find_calls("get_peft_config")
+            and b"use_peft" not in program.source
+        ):
+            note = f"`{os.path.basename(program.path)}` may attach an adapter of its own"
+            job.plan.put("method.tuning", None, Origin("inferred", note=note, key="use_peft"))
 
 
 def _infer_launch(job: Job) -> None:

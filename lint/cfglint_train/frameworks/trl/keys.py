@@ -279,10 +279,10 @@ class TrlKeys(ArgumentKeys):
         """Describe the class of a key that a program does not parse, or the `trl` command."""
         return "only the `trl` command accepts it" if fact.definition == _LAUNCH_CLASS else super().describe_owner(fact)
 
-    def has_trainer(self, config: Config, is_shared: bool) -> bool:
+    def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether the program that reads the recipe trains with TRL's trainer, or with one of transformers'."""
         trainer = find_own_trainer(config)
-        return trainer is None or (is_shared and bool(trainer.base))
+        return trainer is None or (is_inherited and bool(trainer.base))
 
     def can_be_read_by_user(self, config: Config) -> bool:
         """Return whether a user's script with unknown settings of its own may read the recipe.
