@@ -40,6 +40,7 @@ NO_KEYS = (
     "@overridden",
     "@names",
     "@trained",
+    "@used",
 )
 
 
