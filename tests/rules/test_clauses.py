@@ -41,6 +41,7 @@ NO_KEYS = (
     "@overridden",
     "@names",
     "@trained",
+    "@used",
 )
 
 

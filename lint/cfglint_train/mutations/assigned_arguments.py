@@ -1,4 +1,4 @@
-"""Assigned arguments: arguments that a program overwrites after parsing.
+"""Assigned arguments: arguments that a program overwrites after parsing, and other words of its code.
 
 Programs are read as text and never run.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from cfglint_train.documents.python.syntax import has_word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.mutations.fillers import PythonSources
 
@@ -31,6 +32,19 @@ def find_programs(invocations: Iterable[tuple[ShellDocument, Invocation]], scrip
         if path is not None:
             programs[path] = None
     return tuple(programs)
+
+
+def has_word_in_programs(words: Iterable[str], programs: Iterable[str], scripts: LaunchScripts) -> bool:
+    """Return whether any of `programs` or their imports has one of `words` in its code; copies do not count."""
+    from cfglint_train.mutations.imported import ImportGraph  # few findings need the imports
+
+    for program in programs:
+        index = scripts.repositories.get_index(program)
+        sources = index.compute_once(PythonSources)
+        for path in index.compute_once(ImportGraph).find_imports(program):
+            if not path.startswith(sources.copies) and has_word(sources.read_source(path), words):
+                return True
+    return False
 
 
 def is_argument_assigned(name: str, programs: Iterable[str], scripts: LaunchScripts) -> bool:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.mutations.assigned_arguments import find_programs, is_argument_assigned
+from cfglint_train.mutations.assigned_arguments import (
+    find_programs,
+    has_word_in_programs,
+    is_argument_assigned,
+)
 from cfglint_train.mutations.mutations import Mutations
 
 if TYPE_CHECKING:
@@ -43,6 +49,10 @@ class CommandOptions(Mutations):
         programs = self._find_programs()
         has_parser = any(_PARSER_CALL in self._scripts.sources.read(program) for program in programs)
         return has_parser and not self._is_declared(_get_argument_name(route))
+
+    def has_word(self, words: Iterable[str]) -> bool:
+        """Return whether the program or one of its imports has one of `words` in its code."""
+        return has_word_in_programs(words, self._find_programs(), self._scripts)
 
     def _is_declared(self, name: str) -> bool:
         """Return whether the program is in the repository and it or one of its imports declares the option.

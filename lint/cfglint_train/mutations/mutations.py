@@ -5,6 +5,8 @@ Searches run on demand, because each one reads the repository and few findings n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
@@ -31,6 +33,13 @@ class Mutations:
 
     def has_client_object(self, section: str) -> bool:
         """Return whether a program passes its own object to the framework in place of a section of the config."""
+        return False
+
+    def has_word(self, words: Iterable[str]) -> bool:
+        """Return whether a program that receives the settings, or one of its imports, has one of `words` in its code.
+
+        Copies of frameworks do not count.
+        """
         return False
 
     def is_named(self) -> bool:

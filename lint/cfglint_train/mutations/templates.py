@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from cfglint_train.documents.document import Route, Scalar
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.mutations.assigned_arguments import find_programs, is_argument_assigned
+from cfglint_train.mutations.assigned_arguments import (
+    find_programs,
+    has_word_in_programs,
+    is_argument_assigned,
+)
 from cfglint_train.mutations.mutations import Mutations
 
 if TYPE_CHECKING:
@@ -79,6 +84,10 @@ class Template(Mutations):
     def is_assigned(self, name: str) -> bool:
         """Return whether a program that receives the file assigns an argument."""
         return is_argument_assigned(name, self.programs, self._scripts)
+
+    def has_word(self, words: Iterable[str]) -> bool:
+        """Return whether a program that receives the file, or one of its imports, has one of `words` in its code."""
+        return has_word_in_programs(words, self.programs, self._scripts)
 
     def is_custom(self, route: Route) -> bool:
         """Return whether a script or program stores, declares or (if it receives the file) reads the setting."""

@@ -14,7 +14,8 @@ Compares the values that the configuration states with a table of ranges:
 | LoRA rank | above 2048 | 8 to 256 |
 | LoRA dropout | from 0.8 on | 0 to 0.1 |
 
-The learning rate and the epochs are checked for supervised fine-tuning and preference losses (DPO, KTO, ORPO, ...).
+The learning rate, and 100 or more epochs, are checked for supervised fine-tuning and preference losses (DPO, KTO, ORPO,
+...). Epochs of 0 or less are checked for every run.
 
 ## Why is this bad?
 The run works, but not as intended, and nothing warns. In each step, Adam changes every weight by about the learning
@@ -31,15 +32,15 @@ unit, such as tokens where steps are expected.
     learning_rate: 1.0e-5
 
 ## When it does not apply
-The rule is silent about learning rates and epochs:
+The rule is silent about learning rates and many epochs:
 
 - for pretraining, for randomly initialized models, and for models with fewer than 1e9 parameters, which are often tuned
   at higher rates and for longer
 - for optimizers whose learning rate has another meaning (SGD, Adafactor, Prodigy, Muon)
 - for adapters that need high rates (prompt tuning, VeRA)
 
-An unknown model may be small or randomly initialized, so its limit is 0.1, and its epochs are not checked. Epochs are
-not checked either if the number of steps is stated. A maximum gradient norm of 0 is not reported, because most
+An unknown model may be small or randomly initialized, so its limit is 0.1, and its many epochs are not reported. Epochs
+are not checked at all if the number of steps is stated. A maximum gradient norm of 0 is not reported, because most
 frameworks then do not clip.
 
 ## References
@@ -90,10 +91,8 @@ _RANGES: Final = (
     Range("method.lora_rank", 2049, _INFINITY, "the adapter is as large as the matrices it adapts", "use 8 to 256"),
     Range("method.lora_dropout", 0.8, 1, "almost nothing passes through the adapter", "use 0 to 0.1"),
 )
-_EPOCHS: Final = (
-    Range("batch.epochs", -_INFINITY, 0, "the run ends without training", "use 1 or more"),
-    Range("batch.epochs", 100, _INFINITY, "data repeated this often adds nothing", "use 1 to 5"),
-)
+_NO_EPOCHS: Final = Range("batch.epochs", -_INFINITY, 0, "the run ends without training", "use 1 or more")
+_MANY_EPOCHS: Final = Range("batch.epochs", 100, _INFINITY, "data repeated this often adds nothing", "use 1 to 5")
 
 _RATE_LIMITS: Final[Mapping[str, float]] = {"full": 1e-3, "freeze": 1e-3, "lora": 1e-2}
 _USUAL_RATES: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2e-5", "lora": "5e-5 to 5e-4"}
@@ -112,8 +111,10 @@ def check(run: Run) -> Iterator[Report]:
     plan, model = run.plan, run.architecture
     is_small = plan.model.from_scratch or (model is not None and model.parameters < _MAX_SMALL_PARAMETERS)
     is_tuned = plan.method.stage in _STAGES and not is_small
-    has_epochs = is_tuned and model is not None and plan.batch.steps is None
-    for values in (*_RANGES, *(_EPOCHS if has_epochs else ())):
+    ranges = _RANGES
+    if plan.batch.steps is None:
+        ranges += (_NO_EPOCHS, _MANY_EPOCHS) if is_tuned and model is not None else (_NO_EPOCHS,)
+    for values in ranges:
         value = plan.get(values.field)
         if value is not None and values.lower <= value <= values.upper and run.is_stated(values.field):
             yield Report(

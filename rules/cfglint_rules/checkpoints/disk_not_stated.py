@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.size import estimate_save, is_no_limit
+from cfglint_rules.checkpoints.size import is_no_limit
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.sizes import format_gib
@@ -50,20 +50,20 @@ def check(run: Run) -> Iterator[Report]:
     limit = run.plan.get(field)
     if run.hardware.get_capacity("disk") is not None or run.plan.checkpoint.strategy == "no" or limit is None:
         return
-    save = estimate_save(run)
+    save = run.estimate.find_phase("save")
     if save is None or save.disk is None:
         return
-    size, save_count = save.disk.expected, count_saves(run.plan)
+    total, count, save_count = save.disk.expected, count_copies(run.plan), count_saves(run.plan)
+    size = total / count
     if save_count is None and is_no_limit(limit, save_count):
         if size < _MIN_EACH:
             return
         message = f"disk not checked: no checkpoint of {format_gib(size)} is deleted, and the disk is not stated"
     else:
-        count = count_copies(run.plan)
-        if count * size < _MIN_TOTAL:
+        if total < _MIN_TOTAL:
             return
         message = (
-            f"disk not checked: {count} checkpoints of {format_gib(size)} need {format_gib(count * size)}, "
+            f"disk not checked: {count} checkpoints of {format_gib(size)} need {format_gib(total)}, "
             "and the disk is not stated"
         )
     yield Report(

@@ -38,8 +38,8 @@ set `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment if you trust i
 
 ## When it does not apply
 Silent if no release is stated. The finding about torch 2.6 is not reported if the launch script sets
-`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`. It is not reported either if the repository's copy of OLMo loads with
-`weights_only=False`, as OLMo does after 0.6.0.
+`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, or if the training program names the variable or `add_safe_globals`. It is not
+reported either if the repository's copy of OLMo loads with `weights_only=False`, as OLMo does after 0.6.0.
 
 ## References
 ai2-olmo 0.6.0 `checkpoint.py` (LocalShardedCheckpointer, RemoteFileSystemReader, load_state_dict), `train.py`
@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.releases.weights_only import STRICT_TORCH, VARIABLE, is_variable_set
+from cfglint_rules.releases.weights_only import STRICT_TORCH, VARIABLE, is_check_lifted
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.findings.wording import format_changes
@@ -113,7 +113,7 @@ def check(run: Run) -> Iterator[Report]:
 def _report_unreadable(run: Run) -> Iterator[Report]:
     """Yield a report if torch cannot read the checkpoints back, unless the job or a copy of OLMo allows it."""
     checkpoint = run.plan.checkpoint
-    if is_variable_set(run):
+    if is_check_lifted(run):
         return
     copy = run.main.evidence.vocabulary
     if copy is not None and copy.code.find_passed_values("load_state_dict", "load", "weights_only") == frozenset(

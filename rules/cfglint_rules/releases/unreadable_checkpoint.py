@@ -26,8 +26,9 @@ environment of the job.
 ## When it does not apply
 Silent unless a flag, a pragma, a setting or a pin states torch. If the library's release is not stated, the rule
 reports only if all candidate releases are too old. Silent if the launch script sets
-`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, or if the training script names `weights_only` or `add_safe_globals`. Silent if
-checkpoints have no optimizer state, because such a run cannot resume anyway.
+`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, or if the code of the training program, or of a file that it imports, names
+`weights_only`, `add_safe_globals`, `safe_globals` or that variable. Silent if checkpoints have no optimizer state,
+because such a run cannot resume anyway.
 
 ## References
 DeepSpeed 0.15.4 and 0.16.0 `runtime/checkpoint_engine/torch_checkpoint_engine.py`; transformers 4.46.3 and 4.47.0
@@ -39,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.checkpoints.resuming import find_resume_field
-from cfglint_rules.releases.weights_only import LOADERS, STRICT_TORCH, VARIABLE, find_old_release, is_variable_set
+from cfglint_rules.releases.weights_only import LOADERS, STRICT_TORCH, VARIABLE, find_old_release, is_check_lifted
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
@@ -57,10 +58,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     if run.releases.is_certainly_at_least("torch", STRICT_TORCH) is not True:
         return
-    if is_variable_set(run) or _is_handled(run):
-        return
     loaders = [(loader, old) for loader in LOADERS if loader.applies(run) if (old := find_old_release(run, loader))]
-    if not loaders:
+    if not loaders or is_check_lifted(run):
         return
     loader, (version, is_stated) = loaders[0]
     torch = run.releases.get("torch") or f"{STRICT_TORCH} and newer"
@@ -74,11 +73,6 @@ def check(run: Run) -> Iterator[Report]:
         "checkpoints",
         grounds=() if is_stated else (_assume_release(loader.package, version),),
     )
-
-
-def _is_handled(run: Run) -> bool:
-    """Return whether the training script names torch's means against the check."""
-    return any(name in run.main.document.source for name in (b"weights_only", b"add_safe_globals"))
 
 
 def _assume_release(package: str, version: str) -> Ground:

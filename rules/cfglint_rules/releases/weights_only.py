@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cfglint_train.documents.python.syntax import has_word
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
+from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.runs.run import Run
 
 STRICT_TORCH: Final = "2.6"
@@ -43,9 +45,21 @@ LOADERS: Final = (
 )
 
 
-def is_variable_set(run: Run) -> bool:
-    """Return whether the launch restores the earlier behaviour of `torch.load`."""
-    return dict(run.plan.launch.environment or ()).get(VARIABLE, "").lower() in ("1", "y", "yes", "true")
+_WORDS: Final = ("weights_only", "add_safe_globals", "safe_globals", VARIABLE)
+"""Words of programs that choose what `torch.load` accepts."""
+
+
+def is_check_lifted(run: Run) -> bool:
+    """Return whether the launch restores the earlier behaviour of `torch.load`, or a program of the user may do so."""
+    if dict(run.plan.launch.environment or ()).get(VARIABLE, "").lower() in ("1", "y", "yes", "true"):
+        return True
+    main = run.main
+    documents = (main.document, *(program for program, _ in main.evidence.programs))
+    return get_mutations(main).has_word(_WORDS) or any(
+        has_word(document.source.decode("utf-8", "replace"), _WORDS)
+        for document in documents
+        if document is not None and document.syntax == "python"
+    )
 
 
 def find_old_release(run: Run, loader: Loader) -> tuple[str, bool] | None:

@@ -52,6 +52,7 @@ from cfglint_train.documents.document import Change, Delete, Document, Entry
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
@@ -94,7 +95,8 @@ def _report_unread_by_program(config: Config) -> Iterator[Report]:
         entry = None if config.document.syntax == "python" else config.get_entry(name)
         settings = [] if entry is None else [(config.document, entry)]
         for document, stated in (*settings, *_list_launch_options(config, name)):
-            if document.build_value(stated.value) not in (None, False, "false", "False", "no", "0"):
+            value = document.build_value(stated.value)
+            if value is not None and HF_ARGPARSER.boolean.read_or_none(value) is not False:
                 place = Place(document, stated.key.span)
                 yield Report(f"`{name}` has no effect: {reason}", place, "warning", help=remedy)
 

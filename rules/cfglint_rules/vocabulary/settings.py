@@ -8,7 +8,8 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
-- `@trained`: whether a run uses the file, and a program that reads it may train; true if its programs are unknown
+- `@trained`: whether a program that receives the file may train; true if none is known to receive it
+- `@used`: whether a config, a command or a program names the file; true for a file that is no companion
 - `@names`: the frameworks of the companions that the main config names
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
@@ -48,6 +49,7 @@ _DERIVED_NAMES: Final = frozenset(
         "@trainer",
         *_CLIENT_SECTIONS,
         "@trained",
+        "@used",
         "@release",
         "@syntax",
         "@overridden",
@@ -88,7 +90,9 @@ class Settings:
         if name == "@overridden":
             return [format_route(route) for route in self.config.overrides]
         if name == "@trained":
-            return self._is_used() and _can_train(self.config.evidence.commands)
+            return _can_train(self.config.evidence.commands)
+        if name == "@used":
+            return self._is_used()
         if name.startswith(MAIN_PREFIX):
             main = None if self.run is None else Settings(self.run.main, self.run)
             return Unknown("the run") if main is None else main.get_value(name.removeprefix(MAIN_PREFIX))

@@ -6,6 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.foundation.python_grammar import parse_python
+from cfglint_train.foundation.typed import Final
+
+_WORD_FIELDS: Final = ("id", "attr", "arg", "name", "value")
+"""Fields of syntax nodes that contain an identifier or, for a constant, its value."""
 
 
 def parse_tree(text: str) -> ast.Module:
@@ -14,6 +18,14 @@ def parse_tree(text: str) -> ast.Module:
         return parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
+
+
+def has_word(text: str, words: Iterable[str]) -> bool:
+    """Return whether a text has one of `words` as an identifier, a keyword or a whole string, not only in comments."""
+    present = {word for word in words if word in text}
+    return bool(present) and any(
+        getattr(node, field, None) in present for node in ast.walk(parse_tree(text)) for field in _WORD_FIELDS
+    )
 
 
 def get_callee_name(call: ast.Call) -> str:

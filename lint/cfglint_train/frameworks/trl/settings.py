@@ -52,9 +52,8 @@ def has_launcher_passthrough(config: Config, release: str) -> bool:
 
 
 _CONFIG_STAGES: Final = {
-    "SFTConfig": "sft", "DPOConfig": "dpo", "KTOConfig": "kto", "RewardConfig": "reward", "GRPOConfig": "grpo",
-    "RLOOConfig": "rloo", "ORPOConfig": "orpo", "CPOConfig": "cpo",
-}  # fmt: skip
+    f"{trainer.removesuffix('Trainer')}Config": stage for trainer, stage in SCRIPT_TRAINERS.items() if stage
+}
 """Argument class -> the trainer that it belongs to."""
 _TRAINER_IN_COMMAND: Final = re.compile(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
 
