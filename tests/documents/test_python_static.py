@@ -193,6 +193,13 @@ class TestScripts:
         text = "from lib import Config\nc = Config()\nc.deep.er.value = 3\ny = c.other.thing\n"
         assert convert_to_plain(read_names(text)["c"]) == {"_CLASS_": "lib.Config", "deep": {"er": {"value": 3}}}
 
+    @pytest.mark.parametrize("value", ["load()['k']", "load().k", "load().a.b", "Config.load('x').k", "Config().k"])
+    def test_a_value_of_another_object_is_unknown(self, value: str) -> None:
+        text = f"from lib import Config, load\nc = Config(first={value})\nc.second = {value}\n"
+        plain = convert_to_plain(read_names(text)["c"])
+        assert isinstance(plain["first"], Unknown)
+        assert isinstance(plain["second"], Unknown)
+
     def test_copies(self) -> None:
         text = "import dataclasses\nfrom lib import Config\na = Config(n=1, m=2)\nb = dataclasses.replace(a, n=3)\n"
         assert read_value(text + "x = a.n") == 1

@@ -59,6 +59,18 @@ def test_a_reward_model_beside_the_critic_counts_there() -> None:
     assert sum_parts(get_gpu(result, "critic"), "other models") == BODY * 2 // 2
 
 
+def test_tensor_parallelism_splits_every_model_on_the_actors_gpus() -> None:
+    """The weights of a reward model with a name of its own are split like those of the actor."""
+
+    def count_bytes(model: str, tensor: int) -> float:
+        roles = (Role("actor", "m", True, 1, 8, "actor"), Role("reward", model, False, 1, 8, "actor"))
+        job = make_zero(2, 8, model__id="m", method__stage="ppo", model__roles=roles, parallel__tensor=tensor)
+        return sum_parts(get_gpu(estimate(job, LLAMA_8B), "backward"), "other models")
+
+    assert count_bytes("meta-llama/Llama-3.1-8B", 2) == count_bytes("m", 2)
+    assert count_bytes("meta-llama/Llama-3.1-8B", 2) < 0.6 * count_bytes("meta-llama/Llama-3.1-8B", 1)
+
+
 def test_scoring_counts_on_the_actors_gpus() -> None:
     phase = estimate(make_job(), LLAMA_8B).find_phase("rollout")
     assert phase is not None

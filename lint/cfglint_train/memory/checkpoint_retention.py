@@ -47,6 +47,15 @@ def count_ephemeral(plan: Plan) -> int:
     return 1 if plan.checkpoint.interval_ephemeral and has_sharded_checkpoints(plan) else 0
 
 
+def saves_only_at_end(plan: Plan) -> bool:
+    """Return whether the interval of a framework without a checkpointer of its own is 0: no checkpoint before the end.
+
+    transformers before 4.42 then saves none at all; later releases save one at the last step (trainer_callback.py).
+    """
+    settings = plan.checkpoint
+    return settings.strategy == "steps" and settings.interval == 0 and settings.checkpointer is None
+
+
 def count_saves(plan: Plan) -> int | None:
     """Return the number of checkpoints at the end of a run that deletes none, or None if it is not known.
 
@@ -55,6 +64,8 @@ def count_saves(plan: Plan) -> int | None:
     checkpoint before the first step, and ephemeral checkpoints, which count as one.
     """
     settings, epochs, steps = plan.checkpoint, plan.batch.epochs, compute_max_steps(plan)
+    if saves_only_at_end(plan):
+        return 1
     if settings.strategy == "steps" and settings.interval and steps is not None:
         intervals = [settings.interval] if has_sharded_checkpoints(plan) else []
         intervals += [settings.interval_unsharded] if settings.interval_unsharded else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.formats import Formats
 from cfglint_train.memory.plan_reader import Reader
-from cfglint_train.memory.ranks import Ranks
+from cfglint_train.memory.ranks import Ranks, read_model_part
 from cfglint_train.models.architecture import Architecture
 
 
@@ -16,7 +16,7 @@ class ColocatedModel(Frozen):
     bytes: float
     """Bytes on one GPU."""
     elements: int = 0
-    """Elements of the whole model."""
+    """Elements of the model, or of the part of it that one rank holds."""
     trained: bool = False
     offloaded: bool = False
     """True if its shards stay on the host until they are used."""
@@ -27,8 +27,8 @@ def find_colocated_models(
 ) -> tuple[ColocatedModel, ...]:
     """Return the other models on the actor's GPUs, or nothing if the roles or the actor's pool are unknown.
 
-    A model of unknown size is left out, and `model.roles` is added to `reader.missing`. `optimizer`: bytes of optimizer
-    state per element.
+    A model of unknown size is left out, and `model.roles` is added to `reader.missing`. `architecture`: the rank's part
+    of the actor. `optimizer`: bytes of optimizer state per element.
     """
     roles = reader.get("model.roles")
     if not roles:
@@ -40,7 +40,7 @@ def find_colocated_models(
     for role in roles:
         if role is actor or role.pool != actor.pool:
             continue
-        elements = count_role_elements(reader.get("model.id"), role.model, architecture)
+        elements = _count_rank_elements(reader, role.model, architecture, ranks)
         if elements is None:
             reader.missing.append("model.roles")
             continue
@@ -65,6 +65,18 @@ def find_colocated_models(
             size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
             models.append(ColocatedModel(role.name, size, elements, offloaded=offloaded))
     return tuple(models)
+
+
+def _count_rank_elements(reader: Reader, model: str | None, architecture: Architecture, ranks: Ranks) -> int | None:
+    """Return the elements of one rank's part of a role's model, or None if the model is unknown.
+
+    OpenRLHF splits every model by tensor parallelism (0.8.9, deepspeed.py: _ds_init_train_model, ds_init_eval_model).
+    """
+    actor = reader.get("model.id")
+    if model is None or model == actor:
+        return architecture.parameters
+    whole = find_role_model(actor, model, architecture)
+    return None if whole is None else read_model_part(reader, ranks, whole, 1, last=False)[0].parameters
 
 
 def count_role_elements(actor: str | None, model: str | None, architecture: Architecture) -> int | None:

@@ -33,7 +33,7 @@ of the GPU or the host during a ZeRO-3 save, because the weights are gathered in
 The rule is silent:
 - if the Trainer rejects `save_only_model` (sharded state dicts, `load_best_model_at_end`)
 - under ZeRO-3 without `stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway
-- if the run writes no checkpoints
+- if the run writes no checkpoints, or none before its end
 
 ## References
 transformers 5.8.0 `trainer.py` (`_save_checkpoint`, `_save_optimizer_and_scheduler`), `training_args.py`;
@@ -53,6 +53,7 @@ from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Resource
+from cfglint_train.memory.checkpoint_retention import saves_only_at_end
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.runs.run import Run
 
@@ -73,7 +74,7 @@ _ADVICE: Final = "set `resumable = false` if runs are never resumed, or `true` t
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if the run saves the optimizer state and could omit it."""
     plan = run.plan
-    if plan.checkpoint.strategy == "no":
+    if plan.checkpoint.strategy == "no" or saves_only_at_end(plan):
         return
     is_zero3 = plan.parallel.strategy == "zero" and plan.parallel.zero_stage == 3
     is_fsdp = plan.parallel.strategy in FSDP

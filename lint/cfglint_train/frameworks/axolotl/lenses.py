@@ -38,6 +38,8 @@ def _read_saving(config: Config) -> Iterator[Triple]:
         yield "checkpoint.strategy", "steps", config.get_origin("save_steps")
         if 1 <= steps < inf:
             yield "checkpoint.interval", int(steps), config.get_origin("save_steps")
+        elif steps < 0:
+            yield "checkpoint.interval", 0, config.get_origin("save_steps")  # the Trainer saves only at the end
     elif per_epoch:
         yield "checkpoint.strategy", "epoch", config.get_origin("saves_per_epoch")
         yield "checkpoint.per_epoch", per_epoch, config.get_origin("saves_per_epoch")

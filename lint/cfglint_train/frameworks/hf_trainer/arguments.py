@@ -34,6 +34,15 @@ def build_steps_codec(loader: Loader) -> Codec:
     return Codec(read, loader.integer.write)
 
 
+def _build_save_steps_codec(loader: Loader) -> Codec:
+    """Return the codec of the steps between checkpoints. Values up to 0 mean that none is saved before the end: 0.
+
+    Source: transformers 4.26.1 to 5.23.0, trainer_callback.py (DefaultFlowCallback.on_step_end).
+    """
+    steps = build_steps_codec(loader)
+    return Codec(lambda value: 0 if loader.number.read(value) <= 0 else steps.read(value), steps.write)
+
+
 def _build_limit_codec(loader: Loader) -> Codec:
     """Return the codec of a number of checkpoints to keep. Values below 1 mean "all"."""
 
@@ -85,6 +94,7 @@ _CODEC_BUILDERS: Final[Mapping[str, Callable[[Loader], Codec]]] = {
     "boolean": lambda loader: loader.boolean,
     "string": lambda loader: loader.string,
     "steps": build_steps_codec,
+    "save_steps": _build_save_steps_codec,
     "run": _build_run_steps_codec,
     "warmup": _build_warmup_codec,
     "limit": _build_limit_codec,
@@ -107,7 +117,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[Field, str, Any, Any]]] = {
     "max_steps": ("batch.steps", "run", ABSENT, ABSENT),
     "num_train_epochs": ("batch.epochs", "number", 3.0, None),
     "save_strategy": ("checkpoint.strategy", "strategy", "steps", None),
-    "save_steps": ("checkpoint.interval", "steps", 500, None),
+    "save_steps": ("checkpoint.interval", "save_steps", 500, None),
     "eval_steps": ("eval.interval", "steps", ABSENT, ABSENT),
     "save_total_limit": ("checkpoint.keep", "limit", "all", "all"),
     "save_only_model": ("checkpoint.model_only", "boolean", False, ABSENT),

@@ -158,7 +158,9 @@ class Evaluator:
         if isinstance(value, Sequence):
             return value if all(isinstance(item, Node) for item in value.items) else self.build_unknown(expression)
         if isinstance(value, Record):
-            return value
+            # What a library fills in for one of its objects says nothing about another that receives it.
+            is_filled_in = value.implicit and value.call is None and value.open == IMPLIED
+            return self.build_unknown(expression) if is_filled_in else value
         if isinstance(value, External):
             constant = self.constant(value.name)
             if isinstance(constant, Unknown):
@@ -212,8 +214,11 @@ class Evaluator:
             self.patched_classes.add(f"{owner.name}.{name}")
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
-        """Add and return a record for an attribute that the script never set but the library's class creates."""
-        record = Record(span, [], open_=IMPLIED)
+        """Add and return a record for an attribute that the script never set but the library's class creates.
+
+        What makes other keys of the owner unknown, as an unknown call that returns it, makes the attribute unknown too.
+        """
+        record = Record(span, [], open_=owner.open or IMPLIED)
         record.implicit = True
         record.level = owner.level
         self.put(owner, Entry(Scalar(key, name, value=name), record))
