@@ -15,7 +15,7 @@ from cfglint_train.plan.certainty import LOWERED
 from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, list_runs
+from tests.support.linting import build_options, lint, list_runs
 
 FIXTURES = sorted((REPOSITORY / "fixtures" / "rules").glob("KEY*/fires"))
 
@@ -497,6 +497,15 @@ def test_an_entry_point_that_upstream_does_not_have_is_a_doubt(
     code, severity, message = list_codes(folder)[-1]
     assert (code, severity) == ("KEY001", "error" if evidence is None else "info")
     assert evidence is None or message.endswith(evidence)
+
+
+@pytest.mark.parametrize(("release", "is_own"), [("0.3.2", True), ("0.3.6", False)])
+def test_a_script_is_upstreams_entry_point_only_before_0_3_6(tmp_path: Path, release: str, is_own: bool) -> None:
+    script = "# cfglint: nodes=1 gpus-per-node=7\ndeepspeed ../train_sft.py --train_batch_size 256 --max_epochs 1"
+    script += " --micro_train_batch_size 2 --pretrain meta-llama/Llama-2-7b-hf --zero_stage 2 --bf16 --max_len 2048\n"
+    files = {"scripts/a.sh": script, "requirements.txt": f"openrlhf=={release}\n"}
+    result = lint(write_repository(tmp_path / "x", **files), build_options(select=["BAT002"]))
+    assert bool(result.findings) is is_own
 
 
 @pytest.mark.parametrize("program", ["openrlhf.cli.train_sfting", "openrlhf.cli.my_train", "lab.train_sft_dev"])

@@ -7,7 +7,7 @@ Compares every value that the Hugging Face Trainer compares at startup:
 - gradient clipping
 - the optimizer's learning rate, betas, epsilon and weight decay
 - the scheduler's maximum learning rate (`warmup_max_lr`)
-- fp16 and bf16
+- fp16 and bf16; a text such as "false" never equals the Trainer's boolean
 
 The rule never compares missing keys or the value "auto". In accelerate's own `deepspeed_config`, it compares only the
 accumulation, because accelerate passes that on.
@@ -26,7 +26,8 @@ then the job has waited for its GPUs and every rank has loaded its libraries.
     "train_micro_batch_size_per_gpu": "auto"
 
 ## Fix safety
-Safe: the run could not have started. The fix keeps the value of the training configuration.
+Safe: the run could not have started. The fix keeps the value of the training configuration. If that leaves `bf16` and
+`fp16` off, the fix turns on the format of the DeepSpeed file instead. There is no fix if it states `false`.
 
 ## References
 transformers 5.8.0 `integrations/deepspeed.py` (HfTrainerDeepSpeedConfig.fill_match, trainer_config_process);
@@ -158,14 +159,42 @@ def _check_betas(run: Run, companion: Config) -> Iterator[Report]:
 
 
 def _check_precision(run: Run, companion: Config) -> Iterator[Report]:
-    compute = run.plan.precision.compute
+    is_off = _is_mixed_precision_off(run)
+    compute = "fp32" if is_off else run.plan.precision.compute
     if compute is None:
         return
     for name in ("bf16", "fp16"):
-        value = companion.get_value(name, "enabled")
-        if isinstance(value, bool) and value != (compute == name):
-            key = run.spell_key("precision.compute") if compute == name else name
-            yield _build_report(run, companion, (name, "enabled"), value, compute == name, key)
+        value, expected = companion.get_value(name, "enabled"), compute == name
+        key = run.spell_key("precision.compute") if expected else name
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            report = _build_report(run, companion, (name, "enabled"), value, expected, key)
+            yield report._replace(
+                message=f"`{name}.enabled` is the text {_format_value(value)}, which never equals the "
+                f"{_format_value(expected)} of the training configuration: the Trainer stops"
+            )
+        elif isinstance(value, bool) and value != expected:
+            report = _build_report(run, companion, (name, "enabled"), value, expected, key)
+            if is_off:  # "auto" would become false, and the run would compute in fp32
+                fix = _build_precision_fix(run, name)
+                report = report._replace(fix=fix, help=f"set `{name}: true`" if fix is None else None)
+            yield report
+
+
+def _is_mixed_precision_off(run: Run) -> bool:
+    """Return whether the training configuration leaves `bf16` and `fp16` off, whatever the DeepSpeed file says."""
+    if any(run.main.get(f"{name}_full_eval") not in (None, False) for name in ("bf16", "fp16")):
+        return False
+    if any(companion.get("mixed_precision") in ("bf16", "fp16") for companion in run.companions):
+        return False
+    own = read_fields(run.main, run.framework, "precision.compute", "precision.autocast")
+    return own.get("precision.autocast") is False and own.get("precision.compute") in (None, "fp32")
+
+
+def _build_precision_fix(run: Run, name: str) -> Fix | None:
+    """Return the fix that gives the Trainer the file's format, or None if the training configuration states another."""
+    if run.main.document.syntax not in ("yaml", "json") or any(run.main.has(key) for key in ("bf16", "fp16")):
+        return None
+    return Fix("safe", f"set {name}: true", keys=((run.main, (Set((*run.main.root, name), True),)),))
 
 
 def _build_report(

@@ -65,9 +65,14 @@ class OpenRLHFKeys(Keys):
         return get_module_name(program) if is_openrlhf_program(program) else None
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Yield the program unless it is an entry point of OpenRLHF's own package."""
+        """Yield the program unless it is an entry point of OpenRLHF's own package.
+
+        Before 0.3.6, the entry points were scripts: `examples/train_sft.py`.
+        """
         program = _get_program(config)
-        if not (is_openrlhf_program(program) and find_entry(program) == get_module_name(program)):
+        is_script_release = config.releases.is_certainly_at_least(self.manifest.package, "0.3.6") is False
+        is_own = is_openrlhf_program(program) or (is_script_release and program.endswith(".py"))
+        if not (is_own and find_entry(program) == get_module_name(program)):
             yield "entry", ForkTrace(program, "", config.format_location(), "config")
 
     def get_release(self, config: Config) -> str:
