@@ -167,6 +167,13 @@ def test_an_extra_is_no_statement(here: Path) -> None:
     assert resolved.is_certainly_at_least("torch", "2.3") is None
 
 
+def test_an_extra_beside_the_file_is_one_in_a_folder_of_any_name(here: Path) -> None:
+    write_file(here, "docker/config.yaml", AXOLOTL)
+    write_file(here, "docker/pyproject.toml", '[project.optional-dependencies]\nold = ["axolotl==0.16.1"]\n')
+    release = resolve_releases(here, "docker/config.yaml").by_package["axolotl"]
+    assert describe_release(release) == ("0.16.1", "inferred", "an extra in docker/pyproject.toml:2")
+
+
 def test_what_a_framework_installs_stays_within_what_is_allowed(here: Path) -> None:
     write_file(here, "config.yaml", AXOLOTL)
     write_file(

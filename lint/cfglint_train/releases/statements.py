@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.foundation.typed import TYPE_CHECKING
@@ -46,10 +45,7 @@ class ReleaseStatements:
             return None
         place = self._format_place(resolved.pins[0])
         if resolved.is_optional:
-            from cfglint_train.releases.pins.search import FOLDERS  # loaded already, since there are pins
-
-            is_below = os.path.basename(os.path.dirname(resolved.pins[0].path)) in FOLDERS
-            if is_below:
+            if resolved.pins[0].is_in_subfolder:
                 return Release(resolved.constraint.exact_release, Origin("assumed", note=f"pinned by {place}"))
             return Release(resolved.constraint.exact_release, Origin("inferred", note=f"an extra in {place}"))
         return Release(resolved.constraint.exact_release, Origin("user", note=place))

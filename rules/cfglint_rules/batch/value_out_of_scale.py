@@ -111,7 +111,7 @@ def check(run: Run) -> Iterator[Report]:
     plan, model = run.plan, run.architecture
     is_small = plan.model.from_scratch or (model is not None and model.parameters < _MAX_SMALL_PARAMETERS)
     is_tuned = plan.method.stage in _STAGES and not is_small
-    ranges = _RANGES
+    ranges: tuple[Range, ...] = _RANGES
     if plan.batch.steps is None:
         ranges += (_NO_EPOCHS, _MANY_EPOCHS) if is_tuned and model is not None else (_NO_EPOCHS,)
     for values in ranges:

@@ -42,6 +42,8 @@ class Pin(Frozen):
     """Upstream's repository and the installed revision, if that is not a release."""
     is_former: bool = False
     """True if the statement is a link to a former repository of the package."""
+    is_in_subfolder: bool = False
+    """True if the file is in a subfolder of the folder to which its pins apply, and may serve another job."""
 
 
 def read_pins(path: str, load: ReadText) -> Iterator[Pin]:

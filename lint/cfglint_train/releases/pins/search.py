@@ -33,7 +33,7 @@ _MAX_BYTES: Final = 4 * 2**20
 """Total size limit in bytes of the files read for pins, including their includes; large lock files have 3 MB."""
 _MAX_PINS: Final = 1000
 """Maximum number of pins of one file."""
-FOLDERS: Final = ("requirements", "docker")
+_FOLDERS: Final = ("requirements", "docker")
 """Subfolders that often contain requirement files. Their pins are assumptions, because they may serve another job."""
 
 
@@ -73,7 +73,7 @@ def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, Resolved
         path = os.path.join(folder, name)
         if _NAME.fullmatch(name):
             pins += islice(read_pins(path, load), _MAX_PINS)
-        elif name in FOLDERS and regular_files.is_below(path, root):
+        elif name in _FOLDERS and regular_files.is_below(path, root):
             pins += _read_subfolder(path, load, every_text=name == "requirements")
     pinned_packages = {pin.package for pin in pins}
     for name in sorted(names):
@@ -92,7 +92,7 @@ def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
     except OSError:
         return []
     return [
-        pin._replace(weight=OPTIONAL)
+        pin._replace(weight=OPTIONAL, is_in_subfolder=True)
         for name in names
         if _NAME.fullmatch(name) or (every_text and name.endswith((".txt", ".in")))
         for pin in islice(read_pins(os.path.join(folder, name), load), _MAX_PINS)
