@@ -400,10 +400,7 @@ def refuse_override(config: Config, route: Route) -> None:
     if overridden is not None and config.overrides[overridden].origin.kind == "explicit":
         raise CannotEdit(f"{config.overrides[overridden].origin.key} is misspelt; fix its spelling first")
     if overridden is not None:
-        from cfglint_train.frameworks.key_availability import explain_unavailable  # it imports this module
-
-        reason = explain_unavailable(config, Set(config.root + overridden, None))
-        raise CannotEdit(reason or config.overrides[overridden].explain_refusal(format_route(overridden)))
+        raise CannotEdit(config.overrides[overridden].explain_refusal(format_route(overridden)))
 
 
 def remove_stated(config: Config, *routes: Route) -> list[Change]:
