@@ -68,7 +68,7 @@ def test_what_fires_is_silent_afterwards(here, name):
     remaining = add_ignores_twice(here)
     open_ = [item for item in remaining if item[1] != "SYN005"]
     unreadable = [item for item in open_ if not item[0].endswith(".json")]
-    assert {code for _, code, _ in unreadable} <= {"SYN001", "SYN002", "SYN008"}
+    assert {code for _, code, _ in unreadable} <= {"SYN001", "SYN002", "SYN008", "KEY006"}  # KEY006 may cover CHK001
     if open_:
         lines = lint_to_json(here, "--add-ignore")[2].splitlines()
         table = lines[lines.index("[per-file-ignores]") :]

@@ -27,8 +27,8 @@ MANY = 6
 # The new value decides which of two sections is switched on, or which of two keys can express it.
 BY_VALUE = {
     ("axolotl", "method.quantization"), ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"),
-    ("llamafactory", "method.quantization"), ("llamafactory", "precision.compute"),
-    ("olmo", "logging.metrics_interval"), ("trl", "precision.compute"),
+    ("llamafactory", "method.quantization"), ("llamafactory", "parallel.cpu_efficient_loading"),
+    ("llamafactory", "precision.compute"), ("olmo", "logging.metrics_interval"), ("trl", "precision.compute"),
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.memory.budget import compute_verdict
 from cfglint_train.memory.explanation import explain
 from cfglint_train.reports import html
+from cfglint_train.reports.answer import choose_worse
 from cfglint_train.reports.html import markup, runs
 from cfglint_train.reports.html.grid import build_grid
 from cfglint_train.reports.html.summary import summarised
@@ -98,7 +99,8 @@ def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
     charts, components = read_data(cases)["charts"], read_data(cases)["components"]
     shown = reader.get_text("main")
     count = 0
-    for number, run in enumerate(sorted(result.runs, key=lambda run: run.main.document.path)):
+    for number, written_run in enumerate(sorted(result.runs, key=lambda run: run.main.document.path)):
+        run = choose_worse(written_run)
         for place in ("gpu", "host", "disk"):
             phases = [phase for phase in run.estimate.phases if getattr(phase, place) is not None]
             if not phases:

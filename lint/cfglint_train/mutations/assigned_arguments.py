@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cfglint_train.documents.python.syntax import has_word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.mutations.fillers import PythonSources
 
@@ -36,7 +35,8 @@ def find_programs(invocations: Iterable[tuple[ShellDocument, Invocation]], scrip
 
 def has_word_in_programs(words: Iterable[str], programs: Iterable[str], scripts: LaunchScripts) -> bool:
     """Return whether any of `programs` or their imports has one of `words` in its code; copies do not count."""
-    from cfglint_train.mutations.imported import ImportGraph  # few findings need the imports
+    from cfglint_train.documents.python.syntax import has_word  # few findings need the imports
+    from cfglint_train.mutations.imported import ImportGraph
 
     for program in programs:
         index = scripts.repositories.get_index(program)

@@ -17,7 +17,7 @@ Without an estimate there are no memory findings. The run passes only because no
     cfglint --model-config nebula/config.json train.yaml
 
 ## When it does not apply
-If another rule reports an error at a value that cfglint cannot estimate, that finding says so in a note.
+If another rule reports an error at a value that cfglint cannot estimate, that finding gets a note instead.
 
 A Python script is not reported if every launch passes it a config file (`train.py --config FILE`) that cfglint checks
 as a run of its own.

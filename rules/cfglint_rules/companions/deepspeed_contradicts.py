@@ -186,8 +186,8 @@ def _is_mixed_precision_off(run: Run) -> bool:
         return False
     if any(companion.get("mixed_precision") in ("bf16", "fp16") for companion in run.companions):
         return False
-    own = read_fields(run.main, run.framework, "precision.compute", "precision.autocast")
-    return own.get("precision.autocast") is False and own.get("precision.compute") in (None, "fp32")
+    main_fields = read_fields(run.main, run.framework, "precision.compute", "precision.autocast")
+    return main_fields.get("precision.autocast") is False and main_fields.get("precision.compute") in (None, "fp32")
 
 
 def _build_precision_fix(run: Run, name: str) -> Fix | None:

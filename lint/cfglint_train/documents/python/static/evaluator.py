@@ -158,7 +158,7 @@ class Evaluator:
         if isinstance(value, Sequence):
             return value if all(isinstance(item, Node) for item in value.items) else self.build_unknown(expression)
         if isinstance(value, Record):
-            # What a library fills in for one of its objects says nothing about another that receives it.
+            # Values that a library fills in for one of its objects do not hold for another that receives it.
             is_filled_in = value.implicit and value.call is None and value.open == IMPLIED
             return self.build_unknown(expression) if is_filled_in else value
         if isinstance(value, External):
