@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cfglint_train.documents.python.syntax import has_word
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
@@ -53,6 +52,8 @@ def is_check_lifted(run: Run) -> bool:
     """Return whether the launch restores the earlier behaviour of `torch.load`, or a program of the user may do so."""
     if dict(run.plan.launch.environment or ()).get(VARIABLE, "").lower() in ("1", "y", "yes", "true"):
         return True
+    from cfglint_train.documents.python.syntax import has_word  # few runs have an old loader
+
     main = run.main
     documents = (main.document, *(program for program, _ in main.evidence.programs))
     return get_mutations(main).has_word(_WORDS) or any(
