@@ -20,7 +20,7 @@ VOCABULARY = REPOSITORY / "tests" / "frameworks" / "guest" / "schemas" / "guest.
 def test_a_framework_is_added_by_files_of_one_folder(tmp_path: Path) -> None:
     copy, here = tmp_path / "copy", tmp_path / "here"
     for source in ("lint", "rules", "schemas"):
-        shutil.copytree(REPOSITORY / source, copy / source)
+        shutil.copytree(REPOSITORY / source, copy / source, ignore=shutil.ignore_patterns("__pycache__"))
     blocks = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL))
     config = blocks.pop("run.yaml")
     assert not (copy / FOLDER).exists()
