@@ -27,8 +27,10 @@ MANY = 6
 # The new value decides which of two sections is switched on, or which of two keys can express it.
 BY_VALUE = {
     ("axolotl", "method.quantization"), ("deepspeed", "precision.compute"), ("hf_scripts", "precision.compute"),
-    ("llamafactory", "method.quantization"), ("llamafactory", "parallel.cpu_efficient_loading"),
-    ("llamafactory", "precision.compute"), ("olmo", "logging.metrics_interval"), ("trl", "precision.compute"),
+    ("llamafactory", "method.quantization"), ("llamafactory", "precision.compute"),
+    ("olmo", "logging.metrics_interval"), ("trl", "precision.compute"),
+    *((name, f"parallel.{field}")  # `fsdp` switches FSDP on, and `fsdp_config` has the details
+      for name in ("hf_scripts", "llamafactory", "trl") for field in ("cpu_efficient_loading", "wrapping")),
 }  # fmt: skip
 
 

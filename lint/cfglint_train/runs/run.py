@@ -362,9 +362,10 @@ def find_lens(config: Config, field: Field) -> Lens | None:
 
 _SHARDING: Final = (get_field("parallel.strategy"), get_field("parallel.zero_stage"))
 _IMPLIED: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
-    ("parallel.strategy", "zero"): {"parallel.zero_stage": 3}
+    ("parallel.strategy", "zero"): {"parallel.zero_stage": 3},
+    ("parallel.strategy", "fsdp2"): {"parallel.wrapping": "block"},
 }
-"""Fields that a scenario value of a fact implies: for DeepSpeed, the ZeRO stage that shards everything."""
+"""Fields that a scenario value of a fact implies: the ZeRO stage that shards everything, the wrapping of each layer."""
 
 
 def build_run(inputs: RunInputs) -> Run:
