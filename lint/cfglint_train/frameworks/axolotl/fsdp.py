@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.axolotl.settings import get_fsdp_setting, read_integer
-from cfglint_train.frameworks.hf_trainer.fsdp import set_fsdp_flag
+from cfglint_train.frameworks.hf_trainer.fsdp import set_fsdp_key
 from cfglint_train.frameworks.hf_trainer.wrapping import build_wrapping_lens
 from cfglint_train.frameworks.lens import (
     Changes,
@@ -132,11 +132,9 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
         return [Set((*config.root, "fsdp_config", _find_resharding_key(config)), True)]
     if dict(changes) == {"parallel.cpu_efficient_loading": True} and read_fsdp_version(config) is not None:
         names = ("cpu_ram_efficient_loading", "sync_module_states")[: 2 if read_fsdp_version(config) == 1 else 1]
-        return [change for name in names for change in set_fsdp_flag(config, name, _has_prefix(config))]
+        return [set_fsdp_key(config, name, True, _has_prefix(config)) for name in names]
     if dict(changes) == {"parallel.wrapping": "block"} and read_fsdp_version(config) is not None:
-        has_prefix = _has_prefix(config)
-        name = "fsdp_auto_wrap_policy" if has_prefix else "auto_wrap_policy"
-        return [Set((*config.root, "fsdp_config", name), "TRANSFORMER_BASED_WRAP")]
+        return [set_fsdp_key(config, "auto_wrap_policy", "TRANSFORMER_BASED_WRAP", _has_prefix(config))]
     raise CannotEdit("FSDP settings of axolotl are not rewritten automatically")
 
 

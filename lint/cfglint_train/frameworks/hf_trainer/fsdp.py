@@ -156,21 +156,21 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
 
 def _find_flag_origin(config: Config, name: str) -> Origin:
     """Return the origin of a key of `fsdp_config`, with or without its prefix, or that of its default."""
-    routes = [("fsdp_config", name), ("fsdp_config", f"fsdp_{name}")]
+    routes = list_fsdp_routes(f"fsdp_config.{name}")
     stated = next((route for route in routes if config.has(*route)), None)
     return build_default_origin(config, routes[0]) if stated is None else config.get_origin(*stated)
 
 
-def set_fsdp_flag(config: Config, name: str, prefixed: bool = False) -> list[Change]:
-    """Return the edit that turns on a key of `fsdp_config`; `prefixed`: write a new key with the prefix `fsdp_`."""
+def set_fsdp_key(config: Config, name: str, value: bool | str, prefixed: bool = False) -> Change:
+    """Return the edit that sets a key of `fsdp_config`; `prefixed`: write a new key with the prefix `fsdp_`."""
     is_prefixed = config.has("fsdp_config", f"fsdp_{name}") or (prefixed and not config.has("fsdp_config", name))
     route = ("fsdp_config", f"fsdp_{name}" if is_prefixed else name)
     refuse_override(config, route)
-    return [Set((*config.root, *route), True)]
+    return Set((*config.root, *route), value)
 
 
 def _set_if_off(config: Config, name: str) -> list[Change]:
-    return [] if read_fsdp_flag(config, name, True) else set_fsdp_flag(config, name)
+    return [] if read_fsdp_flag(config, name, True) else [set_fsdp_key(config, name, True)]
 
 
 def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
@@ -182,14 +182,11 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
     if not _list_fsdp_options(config):
         raise CannotEdit("the Trainer's own settings do not use FSDP")
     if dict(changes) == {"parallel.cpu_efficient_loading": True} and not isinstance(config.get("fsdp_config"), str):
-        return [*set_fsdp_flag(config, "cpu_ram_efficient_loading"), *_set_if_off(config, "sync_module_states")]
+        return [set_fsdp_key(config, "cpu_ram_efficient_loading", True), *_set_if_off(config, "sync_module_states")]
     if len(changes) == 1 and _has_default_policy(config):
         policy = next((policy for policy, meaning in POLICIES.items() if meaning == wrapping), None)
         if policy is not None and not isinstance(config.get("fsdp_config"), str):
-            has_prefix = config.has("fsdp_config", "fsdp_auto_wrap_policy")
-            route = ("fsdp_config", "fsdp_auto_wrap_policy" if has_prefix else "auto_wrap_policy")
-            refuse_override(config, route)
-            return [Set((*config.root, *route), policy)]
+            return [set_fsdp_key(config, "auto_wrap_policy", policy)]
     elif dict(changes) == {"parallel.wrapping": "block"} and isinstance(stated, str | list):
         refuse_override(config, ("fsdp",))
         options = f"{stated} auto_wrap" if isinstance(stated, str) else [*stated, "auto_wrap"]
