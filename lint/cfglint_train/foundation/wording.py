@@ -16,12 +16,14 @@ def format_count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
 
 
-def suggest_name(word: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """Return `did you mean X?` with the name most similar to `word`, or `otherwise` if no name is similar.
-
-    `cutoff`: minimum similarity, from 0 to 1.
-    """
+def find_similar(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the name most similar to `word`, or None; `cutoff` is the minimum similarity, from 0 to 1."""
     from difflib import get_close_matches  # needed only for a wrong name
 
-    matches = get_close_matches(word, list(names), 1, cutoff)
-    return f"did you mean {matches[0]}?" if matches else otherwise
+    return next(iter(get_close_matches(word, list(names), 1, cutoff)), None)
+
+
+def suggest_name(word: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """Return `did you mean X?` with the name that `find_similar` finds, or `otherwise` if it finds none."""
+    similar = find_similar(word, names, cutoff)
+    return otherwise if similar is None else f"did you mean {similar}?"

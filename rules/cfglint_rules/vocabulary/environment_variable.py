@@ -39,6 +39,7 @@ from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Setting
 from cfglint_train.findings.finding import Report, Severity
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.wording import find_similar
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
@@ -113,14 +114,12 @@ def _check_name(prefixes: Mapping[str, Mapping[str, Any]], name: str, text: str)
         if end in row["numbers"].split() and not _NUMBER.fullmatch(text):
             yield "warning", f"{reader} expects a number and reads this as 0", "write `1` or `0`"
     elif end not in prefixes["TORCH_NCCL_"]["known"].split():  # torch reads its variables without `TORCH_`, too
-        from difflib import get_close_matches  # few launches set an unknown name
-
-        similar = get_close_matches(end, names, 1, _SIMILARITY)
-        if similar:
+        similar = find_similar(end, names, _SIMILARITY)
+        if similar is not None:
             yield (
                 "warning",
                 f"no release of {reader} reads it, so it has no effect",
-                f"did you mean `{prefix}{similar[0]}`?",
+                f"did you mean `{prefix}{similar}`?",
             )
 
 
@@ -130,14 +129,12 @@ def _check_allocator(options: Mapping[str, str], text: str) -> Iterator[Problem]
         name, colon, value = part.partition(":")
         kind = options.get(name)
         if kind is None:
-            from difflib import get_close_matches  # few launches set an unknown option
-
             stem = re.match(r"\w*", name)
-            similar = get_close_matches(stem.group() if stem is not None else name, options, 1, _SIMILARITY)
+            similar = find_similar(stem.group() if stem is not None else name, options, _SIMILARITY)
             remedy = f"use one of {', '.join(sorted(options))}"
-            if similar:
-                remedy = f"write `{similar[0]}:{_VALUES[options[similar[0]]][1]}`"
-            yield "error" if similar else "warning", f"torch refuses the option `{name}`", remedy
+            if similar is not None:
+                remedy = f"write `{similar}:{_VALUES[options[similar]][1]}`"
+            yield "error" if similar is not None else "warning", f"torch refuses the option `{name}`", remedy
             return
         if not colon or not _VALUES[kind][0].fullmatch(value):
             yield "error", f"torch refuses this value of `{name}`", f"write `{name}:{_VALUES[kind][1]}`"
