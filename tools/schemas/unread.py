@@ -32,7 +32,6 @@ _GETTERS: Final = frozenset((
 _PREFIXES: Final = ("stage3_", "fp8_", "fsdp_")
 """Prefixes that the code drops before it looks up a key."""
 
-
 _Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
@@ -74,7 +73,7 @@ class NameFlow:
                 return None if _get_name(parent.func) in _LOGGING else self.read.add(name)
             if isinstance(parent, ast.keyword):
                 return self._follow_keyword(parent, name)
-            if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            if isinstance(parent, _Assignment):
                 return self._follow_assignment(parent, child, name)
             if isinstance(parent, ast.Return):
                 return self._follow_return(parent, name)
@@ -94,9 +93,7 @@ class NameFlow:
         else:
             self.read.add(name)
 
-    def _follow_assignment(
-        self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign, child: ast.AST, name: str
-    ) -> None:
+    def _follow_assignment(self, statement: _Assignment, child: ast.AST, name: str) -> None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if isinstance(statement, ast.AnnAssign) and isinstance(self._parents.get(statement), ast.ClassDef):
             return  # the declaration
