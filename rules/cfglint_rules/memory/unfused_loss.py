@@ -109,5 +109,7 @@ def _find_remedy(run: Run, move: Move) -> tuple[Fix | None, str | None]:
     from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
 
     fix, _ = find_remedy_with(run, _FIELD)
+    if fix is not None:
+        return fix, None
     settings = ", ".join(f"`{setting}`" for setting in words.format_settings(run, move.changes))
-    return fix, None if fix is not None else f"set {settings}"
+    return None, f"set {settings}"

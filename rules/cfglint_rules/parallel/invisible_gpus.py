@@ -51,7 +51,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     source = f" (`{granted.key}`)" if granted is not None and granted.key else ""
     yield Report(
-        f"{started.value} processes per node start, but {format_count(visible, 'GPU')} of a node are visible{source}: "
+        f"{started.value} processes per node start, but {format_count(visible, 'GPU')} of a node "
+        f"{'is' if visible == 1 else 'are'} visible{source}: "
         "the others fail with `invalid device ordinal`",
         started.origin.place or run.main.find_top(),
         help=f"request {started.value} GPUs per node, or start {visible} per node",
