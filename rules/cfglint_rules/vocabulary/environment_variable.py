@@ -124,8 +124,8 @@ def _check_name(prefixes: Mapping[str, Mapping[str, Any]], name: str, text: str)
 
 
 def _check_allocator(options: Mapping[str, str], text: str) -> Iterator[Problem]:
-    """Yield the first option or value that torch's allocator refuses."""
-    for part in re.split(r",(?![^\[]*\])", text.replace(" ", "")):
+    """Yield the first option or value that torch's allocator refuses. It accepts a spare comma."""
+    for part in filter(None, re.split(r",(?![^\[]*\])", text.replace(" ", ""))):
         name, colon, value = part.partition(":")
         kind = options.get(name)
         if kind is None:
