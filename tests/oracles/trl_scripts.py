@@ -47,7 +47,7 @@ def make_trainer(name: str) -> type:
                 "trainer": name,
                 "values": {} if args is None else vars(args),
                 "adapter": None if peft_config is None else vars(peft_config),
-                "model": {"id": model.given[0], **model.named} if loaded else {"id": model},
+                "model": {"id": model.positional[0], **model.named} if loaded else {"id": model},
             }
         )
 
