@@ -245,7 +245,7 @@ class _UnboundedBudget(PhaseBudget):
     """Budgets with only the computed components, without bounds and allocator overhead."""
 
     def build_gpu_budget(
-        self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True
+        self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True, fragments: bool = True
     ) -> Budget:
         return self._build_budget(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)
 

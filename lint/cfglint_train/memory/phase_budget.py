@@ -140,11 +140,17 @@ class PhaseBudget:
         self.lengths = None if setup.batch.records == 0 else reserve.load_lengths(setup.batch.records)
 
     def build_gpu_budget(
-        self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
+        self,
+        phase: str,
+        parts: dict[Component, float],
+        fields: frozenset[Field] = NO_FIELDS,
+        steady: bool = True,
+        fragments: bool = True,
     ) -> Budget:
         """Return the GPU budget of a moment between steps.
 
-        `steady`: whether the lasting parts are added to `parts`.
+        `steady`: whether the lasting parts are added to `parts`. `fragments`: whether the temporary parts are many
+        blocks; a single large block has a segment of its own.
         """
         uncertainty = self.uncertainty
         sizes, lasting, flowing, temporary = weigh_parts(parts)
@@ -154,7 +160,7 @@ class PhaseBudget:
             held, lasts, flows, _ = uncertainty.held
             sizes, lasting, flowing = held + sizes, lasting + lasts, flowing + flows
         low, high = uncertainty.compute_bounds(lasting, flowing, paged)
-        spare = uncertainty.gaps.estimate_between_steps(temporary)
+        spare = uncertainty.gaps.estimate_between_steps(temporary if fragments else 0.0)
         return self._bound_gpu_budget(phase, sizes, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
     def build_step_budget(self, phase: str, step: Step, moments: list[Sized], highest_moment: Sized) -> Budget:

@@ -74,7 +74,8 @@ def compute_gathered(setup: Setup) -> tuple[float, float]:
     total = setup.architecture.parameters
     if setup.ranks.strategy == "zero":
         ahead, at_once = count_zero_gathers(setup)
-        whole = size * ahead + formats.quantized_gather * at_once
+        gathers = min(size * ahead, size * setup.weights.trained + setup.frozen_sharded)
+        whole = gathers + formats.quantized_gather * at_once
         return whole, whole
     if setup.sharding.wrapping == "root" or not setup.sharding.reshard:
         whole = size * total if formats.unit_bytes == size else setup.frozen_sharded
