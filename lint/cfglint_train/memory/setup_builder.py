@@ -332,6 +332,7 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
         autocast=formats.autocast and (get("precision.compute") or "bf16") != "fp32",
         rank=trained.rank,
         targets=trained.leaves,
+        method=get("method.tuning") or "lora",
         adapter=int(formats.held) if adapter else 4,
         dropout=adapter and bool(get("method.lora_dropout")),
         dora=adapter and bool(get("method.lora_dora")),
