@@ -274,7 +274,7 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
     elif uncertainty.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
         if setup.ranks.strategy == "fsdp2":
-            parts[FROZEN] += held.frozen - setup.frozen_weights.scales
+            parts[FROZEN] += held.frozen - setup.frozen_weights.unsharded
             event = "shards are created next to the whole model"
     if setup.ranks.zero_stage in (1, 2) and weights.trained:
         if formats.loaded > formats.gathered and weights.head_trained:

@@ -33,7 +33,7 @@ _UNITS: Final = {
         (
             "accumulated", "communication", "each", "gathered", "gradient", "held", "host_experts", "largest", "loaded",
             "master", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
-            "reference", "residual", "scale_bytes", "state", "unit_bytes", "weight",
+            "reference", "residual", "unsharded_bytes", "state", "unit_bytes", "weight",
         ),
         BYTES,
     ),

@@ -304,7 +304,7 @@ def _compute_unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Traine
     """Return the bytes per element of a gathered decoder layer; frozen quantized weights are gathered as stored."""
     if not mode.quantized or not trained.frozen:
         return formats.gathered
-    return min(formats.gathered, (frozen.bytes - frozen.scales) / trained.frozen)
+    return min(formats.gathered, (frozen.bytes - frozen.unsharded) / trained.frozen)
 
 
 def _has_varying_lengths(reader: Reader) -> bool:
