@@ -554,6 +554,8 @@ def test_documentation_states_the_report() -> None:
     assert f"None of the {oom.rows} that ran out of memory is reported as *fits*" in told_page
     unseen = [row for row in ROWS if row.error is not None and not row.bound]
     above, below = sum(row.is_above for row in unseen), sum(row.is_below for row in unseen)
-    stated = f"of the {len(unseen)} published figures, {above} are above the upper bound and {below} below the lower one"
+    stated = (
+        f"of the {len(unseen)} published figures, {above} are above the upper bound and {below} below the lower one"
+    )
     assert stated in told_page
     assert stated in readme
