@@ -248,9 +248,15 @@ class Matrices:
         """
         tape, mode = self.tape, self.mode
         elements = tape.width[x] * width
-        dense = {"made": elements * tape.element[x], "unpacking": _DENSE[mode.method] * elements}
         return tape.apply(
-            (x,), width, tape.element[x], saves=(x,), weight_gradient=mode.adapter, mark="matrix", **dense
+            (x,),
+            width,
+            tape.element[x],
+            saves=(x,),
+            weight_gradient=mode.adapter,
+            made=elements * tape.element[x],
+            unpacking=_DENSE[mode.method] * elements,
+            mark="matrix",
         )
 
     def apply_scaled_adapter(self, x: int, width: float) -> int:
