@@ -418,15 +418,16 @@ def fit(
     sources: Mapping[str, Text] | None = None,
     *,
     keep: Iterable[str] = (),
-    goal: Goal = "throughput",
+    goal: Goal = "default",
     most: MaximizedSize | None = None,
     change: bool = False,
     write: bool = False,
 ) -> FitResult:
     """Find the smallest change that makes every run in files and folders fit its GPUs.
 
-    `keep`: keys and plan fields to leave unchanged. `goal`: "throughput" for the smallest slowdown that fits, "memory"
-    for the safe change with the lowest peak. `most`: also find the largest "micro_batch" or "sequence_length"
+    `keep`: keys and plan fields to leave unchanged. `goal`: "default" for the change that the lint proposes,
+    "throughput" for the smallest slowdown that fits, "smallest-edit" for the fewest settings, "memory" for the safe
+    change with the lowest peak. `most`: also find the largest "micro_batch" or "sequence_length"
     that fits. `change`: make the changes in memory; `write`: also on disk. Raise UsageError as `lint` does.
     """
     from cfglint_train.fitting.alternatives import check_keep, list_alternatives

@@ -162,6 +162,8 @@ class RunEstimate:
     gpus_per_node: int | None
     gpu: str | None
     phases: tuple[Phase, ...]
+    book: int | None
+    """Bytes to book per GPU: the bound that 95 % of the published measurements of other frameworks respect."""
     missing: tuple[str, ...]
     """Plan fields (or `model`) whose absence kept a phase from being estimated."""
     not_checked: NotChecked | None

@@ -64,11 +64,15 @@ def test_diff_writes_nothing_and_write_does(here: Path) -> None:
     assert diff.code == 0
     assert "-micro_batch_size: 16  # sequences" in diff.out
     assert (here / "run.yaml").read_text() == TEXT
-    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
-    assert "  # sequences" in (here / "run.yaml").read_text()
-    after = run_cfglint("fit", *CLUSTER, "run.yaml", cwd=here)
+    written = run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here)
+    text = (here / "run.yaml").read_text()
+    assert "  # sequences" in text
+    after = run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here)
     assert after.code == 0
-    assert "no change needed" in after.out or "(unsafe)" in after.out
+    is_tight = "expected to fit as it is, but tight" in after.out
+    assert is_tight or "no change needed" in after.out
+    assert (written.code == 1) == ("run.yaml: expected to fit, but tight" in written.err) == is_tight
+    assert (here / "run.yaml").read_text() == text
 
 
 def test_a_run_that_is_tight_as_it_is_says_by_how_much(here: Path) -> None:
@@ -113,10 +117,10 @@ def test_a_misspelt_key_counts_and_is_renamed(here: Path, right: str, misspelt: 
     (here / "run.yaml").write_text(TEXT.replace(f"\n{right}:", f"\n{misspelt}:"))
     shown = run_cfglint("fit", *CLUSTER, "run.yaml", cwd=here).out
     assert f"counts `{misspelt}` as `{right}`" in shown
-    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 1
     written = (here / "run.yaml").read_text()
     (here / "run.yaml").write_text(TEXT)
-    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 1
     assert (here / "run.yaml").read_text() == written != TEXT
 
 
@@ -130,7 +134,7 @@ def test_no_key_is_written_beside_one_that_may_be_meant(here: Path) -> None:
     )
     assert (here / "run.yaml").read_text() == text
     (here / "run.yaml").write_text(f"{text}gradient_accumulation_steps: 2\n")
-    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 1
 
 
 LONG = """\

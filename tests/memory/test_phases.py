@@ -242,20 +242,28 @@ def test_preferences_go_pair_by_pair() -> None:
     assert logits == 2 * tokens * 4096 + 8 * 2 * 2048 * vocabulary + 2 * EMBEDDING
 
 
-@pytest.mark.parametrize(("double", "scale"), [(False, 4 / 64), (True, 1 / 64 + 4 / (64 * 256))])
-def test_no_rank_shards_the_scales_of_4_bits(double: bool, scale: float) -> None:
-    """Leave the scales unsharded and on the GPU: they are no parameter (bitsandbytes' Params4bit.quant_state)."""
+@pytest.mark.parametrize(
+    ("kind", "double", "sharded", "unsharded"),
+    [
+        ("nf4", False, 0.5, 4 / 64),
+        ("nf4", True, 0.5, 1 / 64 + 4 / (64 * 256)),
+        ("gptq", False, 0, 0.5 + 2.5 / 128),
+        ("awq", False, 0, 0.5 + 2.5 / 128),
+    ],
+)
+def test_no_rank_shards_what_is_no_parameter(kind: str, double: bool, sharded: float, unsharded: float) -> None:
+    """Leave buffers unsharded and on the GPU, and the scales of 4 bits (bitsandbytes' Params4bit.quant_state)."""
     fields = {
         "method__tuning": "lora", "method__lora_rank": 8, "method__lora_targets": ("q_proj",),
-        "method__quantization": "nf4", "method__double_quantization": double, "precision__adapter": "bf16",
+        "method__quantization": kind, "method__double_quantization": double, "precision__adapter": "bf16",
         "precision__frozen": "bf16", "parallel__strategy": "fsdp1", "launch__nodes": 1, "launch__gpus_per_node": 8,
     }  # fmt: skip
     quantized = LLAMA_8B.parameters - 2 * EMBEDDING - 65 * 4096
     others = LLAMA_8B.parameters - quantized
     frozen = sum_parts(get_gpu(estimate(make_plan(**fields), LLAMA_8B), "backward"), "frozen parameters")
-    assert frozen == pytest.approx(quantized * (0.5 / 8 + scale) + others * 2 / 8, abs=2)
+    assert frozen == pytest.approx(quantized * (sharded / 8 + unsharded) + others * 2 / 8, abs=2)
     offloaded = estimate(make_plan(**fields, parallel__offload_params="cpu"), LLAMA_8B)
-    assert sum_parts(get_gpu(offloaded, "backward"), "frozen parameters") == pytest.approx(quantized * scale, abs=2)
+    assert sum_parts(get_gpu(offloaded, "backward"), "frozen parameters") == pytest.approx(quantized * unsharded, abs=2)
 
 
 def test_shards_come_back_on_a_stream_of_their_own() -> None:

@@ -76,6 +76,8 @@ class Comparison(Frozen):
     """Class of comparable jobs that the row belongs to (see `comparable.classify`)."""
     rests_on: tuple[str, ...] = ()
     """Evidence for the prediction and its interval: coefficients (`coefficients.json`) and kinds of rows."""
+    booking: float | None = None
+    """Memory to book for the job, in GiB."""
     smaller: float | None = None
     """Smaller reading in GiB if the unit of the figure is ambiguous; otherwise None."""
 
@@ -101,6 +103,17 @@ class Comparison(Frozen):
     def is_inside_by_one_unit(self) -> bool:
         """True if exactly one of two readings lies in the interval."""
         return self._check_inside(any) is True and self.is_inside is False
+
+    @property
+    def is_above(self) -> bool:
+        """True if a reading of the measurement lies above the interval."""
+        return self.measured is not None and self.high is not None and self.measured > self.high
+
+    @property
+    def is_below(self) -> bool:
+        """True if a reading of the measurement lies below the interval."""
+        smaller = self.smaller or self.measured
+        return smaller is not None and self.low is not None and smaller < self.low
 
     def _check_inside(self, combine: Callable[[Iterable[bool]], bool]) -> bool | None:
         if self.measured is None or self.low is None or self.high is None:
@@ -241,6 +254,7 @@ def _compare_subject(row: Row, case: Subject, residuals: Mapping[str, Residual])
         phase=f"{phase.name}: {phase.event}",
         skipped="",
         kind=kind,
+        booking=max(high, expected * (1 + comparable.find_booking_margin(setup, residuals).high)) / GIB,
         rests_on=_collect_evidence(_get_budget(phase), interval_of),
     )
 

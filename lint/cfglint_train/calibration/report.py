@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.calibration.compare import PEAK, RUN, Comparison, compare
-from cfglint_train.calibration.fit import compare_leave_one_out, is_fit_evidence
+from cfglint_train.calibration.fit import compare_left_out, is_fit_evidence
 from cfglint_train.calibration.rows import PUBLISHED_ROWS, read_measured, read_rows
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
@@ -37,6 +37,8 @@ class Summary(Frozen):
     """Number of rows with every reading of the measurement in the interval."""
     by_one_unit: int
     """Number of rows with only one of two readings in the interval."""
+    above: int
+    """Number of rows with a reading above the interval."""
     width: float
     """Median width of the intervals as a fraction of the estimate."""
 
@@ -71,6 +73,7 @@ def summarise_rows(rows: Iterable[Comparison]) -> Summary | None:
         compute_median(below) if below else 0.0,
         sum(row.is_inside is True for row in compared),
         sum(row.is_inside_by_one_unit for row in compared),
+        sum(row.is_above for row in compared),
         compute_median([row.width or 0.0 for row in compared]),
     )
 
@@ -232,10 +235,11 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         ("below", 6),
         ("inside", 7),
         ("one unit", 9),
+        ("above", 6),
         ("width", 7),
     )
     yield "estimates compared with measurements (error = estimate / measurement - 1; medians are taken over groups)"
-    yield "intervals: only the margin around allocated memory (`published-*`) is fitted without the row's own group"
+    yield "intervals: only the margins `published-*` and `booked-*` are fitted without the row's framework"
     yield "in-sample: expected values, and the coefficients of the allocator and torch.compile"
     yield "two errors in a cell: the unit of the measurement is ambiguous"
     yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in columns)
@@ -244,13 +248,20 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
             f"{name:<40s}{summary.rows:>5d}{summary.groups:>7d}"
             f"{_format_either(summary.median, summary.other_median):>16s}"
             f"{_format_either(summary.p90, summary.other_p90):>16s}{summary.worst:>9.1%}"
-            f"{summary.below:>6d}{summary.inside:>7d}{summary.by_one_unit:>9d}{summary.width:>7.1%}"
+            f"{summary.below:>6d}{summary.inside:>7d}{summary.by_one_unit:>9d}{summary.above:>6d}{summary.width:>7.1%}"
         )
     below = [row for row in rows if row.error is not None and row.error < 0 and not row.bound]
     if below:
         errors = [row.error or 0.0 for row in below]
         yield ""
         yield f"under-estimates: {len(below)} rows, median {compute_median(errors):.1%}, worst {min(errors):.1%}"
+    unseen = [row for row in rows if row.booking is not None and row.error is not None and not row.bound]
+    unseen = [row for row in unseen if row.grade != MEASURED_GRADE]
+    if unseen:
+        above = sum(row.is_above for row in unseen)
+        beyond = sum((row.measured or 0.0) > (row.booking or 0.0) for row in unseen)
+        yield ""
+        yield f"published figures above the interval: {above} of {len(unseen)}; above the memory to book: {beyond}"
     yield ""
     yield "outcomes (whether the run fitted its GPU)"
     for label in ("fits", "oom"):
@@ -296,8 +307,8 @@ def render_markdown(rows: list[Comparison]) -> Iterator[str]:
     )
     summaries = list(summarise_sections(rows))
     for title, prefix, names in tables:
-        yield f"| {title} | rows (groups) | median | 90th percentile | in the interval | its width |"
-        yield "|---|---|---|---|---|---|"
+        yield f"| {title} | rows (groups) | median | 90th percentile | in the interval | above it | its width |"
+        yield "|---|---|---|---|---|---|---|"
         for name, summary in summaries:
             if name in names or name.split(",")[0].rstrip("?") in names or (prefix and name.startswith(prefix)):
                 errors = (
@@ -306,17 +317,19 @@ def render_markdown(rows: list[Comparison]) -> Iterator[str]:
                 )
                 inside = f"{summary.inside}" + (f", {summary.by_one_unit} by one unit" if summary.by_one_unit else "")
                 row_label = f"{name.removeprefix(prefix)} | {summary.rows} ({summary.groups})"
-                yield f"| {row_label} | {errors} | {inside} | {summary.width:.0%} |".replace("%", " %")
+                yield f"| {row_label} | {errors} | {inside} | {summary.above} | {summary.width:.0%} |".replace(
+                    "%", " %"
+                )
         yield ""
 
 
 def compare_published() -> list[Comparison]:
     """Return the published rows of the repository with their estimates.
 
-    The `published-*` residuals are fitted without a row's own group. All other coefficients are the ones that every
-    estimate uses.
+    The `published-*` and `booked-*` residuals are fitted without the rows of a row's framework. All other coefficients
+    are the ones that every estimate uses.
     """
-    return list(compare_leave_one_out(list(read_rows(PUBLISHED_ROWS))))
+    return list(compare_left_out(list(read_rows(PUBLISHED_ROWS))))
 
 
 def compare_measured() -> list[Comparison]:

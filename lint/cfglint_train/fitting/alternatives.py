@@ -18,7 +18,7 @@ from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-Goal = Literal["throughput", "memory"]
+Goal = Literal["default", "throughput", "smallest-edit", "memory"]
 MaximizedSize = Literal["micro_batch", "sequence_length"]
 
 MAXIMIZED_FIELDS: Final[dict[str, Field]] = {"micro_batch": "batch.micro", "sequence_length": "sequence.length"}
@@ -79,17 +79,18 @@ class Alternatives(Frozen):
 
 
 def list_alternatives(
-    run: Run, keep: Collection[str] = (), goal: Goal = "throughput", maximized: MaximizedSize | None = None
+    run: Run, keep: Collection[str] = (), goal: Goal = "default", maximized: MaximizedSize | None = None
 ) -> Alternatives:
     """Return the alternatives for a run.
 
-    `keep`: keys and fields that must not change. `goal`: "throughput" proposes the least costly change that fits,
-    "memory" the safe change with the lowest peak. `maximized`: the size for which to find the largest value that fits.
+    `keep`: keys and fields that must not change. `goal`: "default" proposes the change of the lint,
+    "throughput" the least slowdown, "smallest-edit" the fewest settings, "memory" the safe change with the lowest peak.
+    `maximized`: the size for which to find the largest value that fits.
     """
     judgement = judge(run, "gpu", None)
     if judgement is None:
         return Alternatives(run, None)
-    solution = _find_leanest(run, judgement, keep) if goal == "memory" else find_smallest_for(run, None, keep)
+    solution = _find_leanest(run, judgement, keep) if goal == "memory" else find_smallest_for(run, None, keep, goal)
     is_offered = places.is_lacking_room(judgement) and _is_costly(solution)
     advice = find_sufficient(run) if is_offered and run.hardware.get_capacity("host") is None else None
     return Alternatives(

@@ -76,6 +76,8 @@ class Dimension(Frozen):
     moves: tuple[Move, ...]
     ordered: bool = True
     """True if no move needs more memory than the move before it, whatever else changes."""
+    required: bool = False
+    """True if a combination must include one of the moves."""
 
 
 @cache

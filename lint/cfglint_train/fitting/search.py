@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import log
 
-from cfglint_train.fitting.moves import OPTIMISATION, TIERS, Dimension, Move
+from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, SAFE, TIERS, Dimension, Move
+from cfglint_train.foundation.typed import Literal
 
 Combination = tuple[Move | None, ...]
 """One entry per dimension; None leaves it unchanged."""
@@ -19,29 +20,36 @@ Cost = tuple[int, int, int, int]
 """Cost of a combination, compared in this order.
 
 Number of optimization changes (further halvings of an evaluation length count too), highest tier, slowdown (its
-logarithm in millionths), number of changed settings.
+logarithm in millionths), number of changed settings. The tier of a free move is the lowest one. The goal `throughput`
+counts all safe tiers as one, and `smallest-edit` compares the number of settings before the slowdown.
 """
+
+Goal = Literal["default", "throughput", "smallest-edit"]
 
 FREE: Cost = (0, 0, 0, 0)
 
 
-def compute_cost(moves: Combination) -> Cost:
+def rank_tier(move: Move, goal: Goal = "default") -> int:
+    """Return the tier that counts in a search: the lowest one for a move that costs no time and gives nothing up."""
+    is_free = move.tier <= SAFE and (move.slowdown <= 1 or goal != "default")
+    return FILLS_IN if is_free else move.tier
+
+
+def compute_cost(moves: Combination, goal: Goal = "default") -> Cost:
     """Return the cost of a combination."""
     total = FREE
     for move in moves:
         if move is not None:
-            total = _add_move(total, move)
+            total = _add_move(total, move, goal)
     return total
 
 
-def _add_move(cost_so_far: Cost, move: Move) -> Cost:
-    changes, tier, slowdown, edits = cost_so_far
-    return (
-        changes + move.steps - (move.tier != OPTIMISATION),
-        max(tier, move.tier),
-        slowdown + round(log(move.slowdown) * 1e6),
-        edits + move.edits,
-    )
+def _add_move(cost_so_far: Cost, move: Move, goal: Goal) -> Cost:
+    changes, tier, *rest = cost_so_far
+    slowdown, edits = reversed(rest) if goal == "smallest-edit" else rest
+    slowdown, edits = slowdown + round(log(move.slowdown) * 1e6), edits + move.edits
+    changes, tier = changes + move.steps - (move.tier != OPTIMISATION), max(tier, rank_tier(move, goal))
+    return (changes, tier, edits, slowdown) if goal == "smallest-edit" else (changes, tier, slowdown, edits)
 
 
 def find_cheapest(
@@ -50,6 +58,7 @@ def find_cheapest(
     writable: Callable[[Combination], bool] = lambda _: True,
     highest: int = OPTIMISATION,
     is_barred: Callable[[Combination], bool] = lambda _: False,
+    goal: Goal = "default",
 ) -> Combination | None:
     """Return the least costly combination that fits and can be written, or None if there is none.
 
@@ -60,12 +69,12 @@ def find_cheapest(
     """
     for tier in TIERS[: highest + 1]:
         open_ = [
-            dimension._replace(moves=tuple(move for move in dimension.moves if move.tier <= tier))
+            dimension._replace(moves=tuple(move for move in dimension.moves if rank_tier(move, goal) <= tier))
             for dimension in dimensions
         ]
-        if tier and not any(move.tier == tier for dimension in open_ for move in dimension.moves):
+        if tier and not any(rank_tier(move, goal) == tier for dimension in open_ for move in dimension.moves):
             continue
-        combination = _search(open_, fits, writable, is_barred)
+        combination = _search(open_, fits, writable, is_barred, goal)
         if combination is not None:
             return combination
     return None
@@ -76,11 +85,14 @@ def _search(
     fits: Callable[[Combination], bool],
     writable: Callable[[Combination], bool],
     is_barred: Callable[[Combination], bool],
+    goal: Goal,
 ) -> Combination | None:
     # Unordered dimensions come first, because partial combinations cannot be bounded until they are chosen. Then the
     # costliest dimension comes first, so that inevitable costs are known early.
     order = sorted(range(len(dimensions)), key=lambda place: _compute_rank(dimensions[place]))
-    choices: list[tuple[Move | None, ...]] = [(None, *dimensions[place].moves) for place in order]
+    choices: list[tuple[Move | None, ...]] = [
+        dimensions[place].moves if dimensions[place].required else (None, *dimensions[place].moves) for place in order
+    ]
     unordered = sum(1 for dimension in dimensions if not dimension.ordered)
     strongest = tuple(len(moves) - 1 for moves in choices)
     results: dict[tuple[int, ...], bool] = {}
@@ -105,7 +117,7 @@ def _search(
                 return build_combination(picked)
             continue
         for pick, move in enumerate(choices[len(picked)]):
-            after = so_far if move is None else _add_move(so_far, move)
+            after = so_far if move is None else _add_move(so_far, move, goal)
             heappush(heap, (after, -len(picked), (*picked, pick)))
     return None
 

@@ -22,30 +22,41 @@ from cfglint_train.fitting.moves import (
     list_refusals,
 )
 from cfglint_train.fitting.offload import find_sufficient
-from cfglint_train.fitting.search import Combination, find_cheapest
+from cfglint_train.fitting.search import Combination, Goal, find_cheapest, rank_tier
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.memory.budget import Budget, Phase, Resource
+from cfglint_train.memory.calibration import load_table
+from cfglint_train.memory.comparable import find_booking_margin
 from cfglint_train.plan.names import Field
+from cfglint_train.runs.assumptions import find_assumptions
 from cfglint_train.runs.run import Run
 
 RoomByPhase = Mapping[tuple[str, Resource], float]
 """Bytes that a phase may use, by phase and place."""
 
 
+Bound = Literal["expected", "margin", "upper"]
+
+
 class Problem:
     """A run with the room of its phases and its possible moves. Each combination is estimated once.
 
-    `surely`: the upper bound of the training step must fit on the GPU, not only the expected value.
+    `bound`: the value of the training step that must fit on the GPU: the expected one, the expected one with the margin
+    of comparable jobs, or the upper bound.
     """
 
     def __init__(
-        self, run: Run, phases: Collection[str] | None = STEP_PHASES, keep: Collection[str] = (), surely: bool = False
+        self,
+        run: Run,
+        phases: Collection[str] | None = STEP_PHASES,
+        keep: Collection[str] = (),
+        bound: Bound = "expected",
     ) -> None:
         """Compute the room of each phase, and list the moves that help phases without enough room."""
         self.run = run
         self.phases = phases
-        self.surely = surely
+        self.bound = bound
         self.room = _compute_room(run, phases)
         lacking = {(phase.name, place) for phase in run.estimate.phases for place in self._list_lacking_places(phase)}
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
@@ -118,8 +129,18 @@ class Problem:
         if budget is None:
             return (phase.name, place) not in self.room
         room = self.room.get((phase.name, place), self.run.hardware.get_capacity(place))
-        need = budget.high if self.surely and place == "gpu" and phase.name in STEP_PHASES else budget.expected
-        return room is None or need <= room
+        return room is None or self._get_need(phase, place, budget) <= room
+
+    def _get_need(self, phase: Phase, place: Resource, budget: Budget) -> float:
+        if self.bound == "expected" or place != "gpu" or phase.name not in STEP_PHASES:
+            return budget.expected
+        margin = find_booking_margin(budget.setup, load_table().residuals).high
+        with_margin = budget.expected * (1 + margin)
+        return min(budget.high, with_margin) if self.bound == "margin" else budget.high
+
+    def list_peaks(self, moves: tuple[Move, ...]) -> list[int]:
+        """Return the expected GPU bytes of each phase with some moves."""
+        return [phase.gpu.expected for phase in self._estimate(moves) if phase.gpu is not None]
 
 
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
@@ -231,9 +252,8 @@ class Solution(Frozen):
 def find_smallest(run: Run) -> Solution | None:
     """Return the least costly change with which the training step fits, or None.
 
-    Prefers to set unstated settings so that the upper bound fits. If that is not possible, changes stated settings
-    until the expected size fits, and no further. Return None if the upper bound already fits, if no change makes the
-    step fit, or if the run is a scenario.
+    Fitting means that the upper bound fits, if safe moves reach that. Return None if the upper bound already fits, if
+    no change makes the step fit, or if the run is a scenario.
     """
     return None if run.is_scenario else run.compute_once(_find_step_solution)
 
@@ -242,42 +262,76 @@ def _find_step_solution(run: Run) -> Solution | None:
     return find_smallest_for(run, STEP_PHASES)
 
 
-def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Solution | None:
+def find_smallest_for(
+    run: Run, phases: Collection[str] | None, keep: Collection[str] = (), goal: Goal = "default"
+) -> Solution | None:
     """Return the least costly change with which `phases` fit (None: all phases, on the host and disk too), or None.
 
-    `keep`: keys and fields that must not change.
+    `keep`: keys and fields that must not change. `goal`: how costs are compared.
     """
     before = judge(run, "gpu", phases)
     if before is None:
         return None
-    problem = Problem(run, phases, keep, surely=True)
+    problem = Problem(run, phases, keep, "upper")
     nothing: Combination = (None,) * len(problem.dimensions)
     if problem.can_fit(nothing):
         return None
-    problem.surely = False
-    all_dimensions = problem.dimensions
+    problem.bound = "expected"
     if problem.can_fit(nothing):  # only the upper bound does not fit, which does not justify a smaller batch
-        problem.surely = True
+        problem.bound = "upper"
         problem.dimensions = [
-            _keep_free_moves(dimension, (), costly=phases is not None) for dimension in all_dimensions
+            _keep_free_moves(dimension, costly=phases is not None) for dimension in problem.dimensions
         ]
-        return solve(problem, before)
-    problem.surely = True
-    filled = solve(problem, before, FILLS_IN)
-    problem.surely = False
-    solution = filled or solve(problem, before)
-    is_cut, is_host_known = _is_cut(solution), run.hardware.get_capacity("host") is not None
-    if is_cut and not is_host_known and find_sufficient(run) is not None:
-        return None  # offloading keeps the samples whole; it is no move because the host's memory is unknown
-    if filled is not None or solution is None or phases is not None:
+        return solve(problem, before, goal=goal)
+    problem.bound = "upper"
+    solution = solve(problem, before, FILLS_IN, goal)
+    if solution is not None:
         return solution
-    # Include the free moves now; otherwise they would be proposed for the changed run.
-    problem.surely = True
-    problem.dimensions = [_keep_free_moves(dimension, solution.moves, costly=False) for dimension in all_dimensions]
-    return solve(problem, before) or solution
+    all_, free = problem.dimensions, _require_free_moves(problem)
+    for problem.bound in ("margin", "expected"):
+        for dimensions in (*_list_switches(problem.run, free), free, all_):
+            problem.dimensions = dimensions
+            solution = solve(problem, before, SAFE, goal)
+            if solution is not None:
+                return solution
+    solutions = []
+    for dimensions in (all_, free):  # beside moves that give something up, free ones must be of use
+        problem.dimensions = dimensions
+        solution = solve(problem, before, goal=goal)
+        if solution is not None:
+            solutions.append(solution)
+            if solution.after.verdict == "fits":
+                break
+    if not solutions:
+        return None
+    # Offloading keeps the samples whole; it is no move because the host's memory is unknown.
+    is_host_known = run.hardware.get_capacity("host") is not None
+    return None if _is_cut(solutions[-1]) and not is_host_known and find_sufficient(run) else solutions[-1]
 
 
 _LENGTH: Final[Field] = "sequence.length"
+
+
+def _list_switches(run: Run, dimensions: list[Dimension]) -> list[list[Dimension]]:
+    """Return the dimensions without batches, in a list, if the length of the samples is only assumed.
+
+    A fix without smaller batches is safe although the length is assumed.
+    """
+    if not any(item.fact == "sequence.length" for item in find_assumptions(run, {_LENGTH})):
+        return []
+    return [[item for item in dimensions if not item.field.startswith("batch.")]]
+
+
+def _require_free_moves(problem: Problem) -> list[Dimension]:
+    """Return the dimensions of a problem, and require moves that lower a peak, cost no time and give nothing up."""
+    peaks = problem.list_peaks(())
+    return [
+        dimension._replace(required=True)
+        if all(rank_tier(move) == FILLS_IN and move.slowdown <= 1 for move in dimension.moves)
+        and any(peak < old for peak, old in zip(problem.list_peaks((dimension.moves[0],)), peaks))
+        else dimension
+        for dimension in problem.dimensions
+    ]
 
 
 def _is_cut(solution: Solution | None) -> bool:
@@ -285,26 +339,22 @@ def _is_cut(solution: Solution | None) -> bool:
     return solution is not None and _LENGTH in solution.changes
 
 
-def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:
-    """Return the dimension with only its chosen move and the stronger moves that give nothing up.
+def _keep_free_moves(dimension: Dimension, costly: bool) -> Dimension:
+    """Return the dimension with only the moves that give nothing up and do not change a batch.
 
-    The stronger moves do not change a batch, and do not slow the run down unless `costly` is true.
+    They do not slow the run down unless `costly` is true.
     """
-    moves = dimension.moves
-    chosen_index = next((number for number, move in enumerate(moves) if move in chosen), -1)
     free = [
         move
-        for move in moves[chosen_index + 1 :]
+        for move in dimension.moves
         if move.tier <= REPLACES and (costly or move.slowdown <= 1) and not dimension.field.startswith("batch.")
     ]
-    return dimension._replace(
-        moves=(*moves[chosen_index : chosen_index + 1], *free) if chosen_index >= 0 else tuple(free)
-    )
+    return dimension._replace(moves=tuple(free))
 
 
-def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:
+def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION, goal: Goal = "default") -> Solution | None:
     """Return the least costly combination of moves that fits, with tiers up to `highest`, or None."""
-    chosen = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write, highest, problem.is_barred)
+    chosen = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write, highest, problem.is_barred, goal)
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
         return None

@@ -1,4 +1,4 @@
-"""Sizes of PEFT methods other than LoRA: trained elements per adapted matrix, and the equivalent LoRA rank.
+"""Sizes of PEFT methods other than LoRA: ranks, and trained elements per adapted matrix.
 
 Source: peft 0.21.2 (tuners/*/layer.py). `tests/memory/adapters.jsonl` holds the element counts of PEFT's own models.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.layers.matrices import FEED_FORWARD
 from cfglint_train.models.architecture import Architecture, Linear
-
-# (IA)3 scales the inputs of these matrices, not the outputs.
-_FEED_FORWARD: Final = frozenset(("down_proj", "fc2", "dense_4h_to_h", "w2", "c_proj"))
 
 
 class AdapterSize(Frozen):
@@ -31,8 +29,8 @@ KINDS: Final = frozenset(
 )
 """Methods with a formula in this module."""
 
-# Methods that multiply the matrix's input (or output) by thin matrices, like LoRA, or rotate its input.
-_LIKE_LORA: Final = frozenset(("adalora", "hra", "loha", "miss", "oft", "vera"))
+# Methods without adapted matrices.
+_ELSEWHERE: Final = frozenset(("ln_tuning", "prefix_tuning", "prompt_tuning"))
 
 
 def needs_rank(kind: str) -> bool:
@@ -40,15 +38,9 @@ def needs_rank(kind: str) -> bool:
     return kind not in ("ia3", "ln_tuning", "oft", "prefix_tuning", "prompt_tuning")
 
 
-def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
-    """Return the rank of a LoRA adapter with about the same activations: both keep the input in the adapter's format.
-
-    The rank is 1 for OFT, and 0 for methods that do not multiply or rotate the matrix's input, such as (IA)3 and prompt
-    tuning.
-    """
-    if kind not in _LIKE_LORA:
-        return 0
-    return 1 if kind == "oft" else size.rank
+def find_rank(kind: str, size: AdapterSize) -> int:
+    """Return the rank of the adapters of matrices: 1 for methods without a rank, 0 for those without such adapters."""
+    return 0 if kind in _ELSEWHERE else size.rank or 1
 
 
 def find_block(inputs: int, stated: int) -> int:
@@ -70,7 +62,7 @@ def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
         "adalora": rank * (inputs + outputs + 1),
         "loha": 2 * rank * (inputs + outputs),
         "vera": rank + outputs,
-        "ia3": inputs if item.name in _FEED_FORWARD else outputs,
+        "ia3": inputs if item.name in FEED_FORWARD else outputs,
         "hra": rank * inputs,
         "miss": rank * outputs,
         "fourierft": rank,

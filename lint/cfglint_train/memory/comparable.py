@@ -2,17 +2,20 @@
 
 The interval of an estimate uses the residuals of such jobs (`calibration/fit.py`). If a class has fewer
 than three measured setups or only one framework, the next wider class is used: one GPU or several, then all.
+The margin for booking GPUs is a residual too, of all counters; its wider class is the kind of training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 
 PREFIX = "published-"
+BOOKED_PREFIX = "booked-"
 ANY_CLASS = PREFIX + "any"
 """Class of all measurements, used if the narrower classes of a job contain too few."""
 
@@ -34,3 +37,20 @@ def list_classes(kind: str) -> tuple[str, str, str]:
 def find_residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
     """Return the residual of the narrowest class of comparable jobs that has one."""
     return next(residuals[kind] for kind in list_classes(classify(setup)) if kind in residuals)
+
+
+def list_booked_classes(kind: str) -> tuple[str, str, str]:
+    """Return the class of a job's margin for booking and the wider ones, the narrowest first."""
+    place, training = kind.removeprefix(PREFIX).split("-")
+    return f"{BOOKED_PREFIX}{place}-{training}", BOOKED_PREFIX + training, BOOKED_PREFIX + "any"
+
+
+def find_booking_margin(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
+    """Return the margin for booking GPUs for jobs like this one."""
+    return next(residuals[kind] for kind in list_booked_classes(classify(setup)) if kind in residuals)
+
+
+def compute_booking(budget: Budget, residuals: Mapping[str, Residual]) -> int:
+    """Return the bytes to book for a GPU budget: its upper bound, or the margin of comparable jobs if that is more."""
+    margin = find_booking_margin(budget.setup, residuals)
+    return max(budget.high, int(budget.expected * (1 + margin.high)))

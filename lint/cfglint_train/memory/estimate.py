@@ -274,7 +274,7 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
     elif uncertainty.whole:
         parts, event = {**steady, FROZEN: setup.frozen_bytes}, "the whole model is on every GPU"
         if setup.ranks.strategy == "fsdp2":
-            parts[FROZEN] += held.frozen - setup.frozen_weights.scales
+            parts[FROZEN] += held.frozen - setup.frozen_weights.unsharded
             event = "shards are created next to the whole model"
     if setup.ranks.zero_stage in (1, 2) and weights.trained:
         if formats.loaded > formats.gathered and weights.head_trained:
@@ -287,9 +287,8 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
             {**parts, FROZEN: setup.frozen_bytes + uncertainty.ahead},
             "16-bit weights before they are quantized",
         )
-    budget = budgets.build_gpu_budget(
-        "load", parts, LOAD_FIELDS if uncertainty.whole or uncertainty.ahead else NO_FIELDS, steady=False
-    )
+    fields = LOAD_FIELDS if uncertainty.whole or uncertainty.ahead else NO_FIELDS
+    budget = budgets.build_gpu_budget("load", parts, fields, steady=False, fragments=False)
     if uncertainty.ahead:  # how far the threads read ahead depends on the disk
         low, high, reserved, least = budget.spans
         budget = budget._replace(

@@ -33,7 +33,7 @@ _UNITS: Final = {
         (
             "accumulated", "communication", "each", "gathered", "gradient", "held", "host_experts", "largest", "loaded",
             "master", "passing_logits", "plain_bytes", "quantized_bytes", "quantized_gather",
-            "reference", "residual", "scale_bytes", "state", "unit_bytes", "weight",
+            "reference", "residual", "unsharded_bytes", "state", "unit_bytes", "weight",
         ),
         BYTES,
     ),
@@ -245,7 +245,7 @@ class _UnboundedBudget(PhaseBudget):
     """Budgets with only the computed components, without bounds and allocator overhead."""
 
     def build_gpu_budget(
-        self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True
+        self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True, fragments: bool = True
     ) -> Budget:
         return self._build_budget(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)
 

@@ -45,15 +45,16 @@ class FrozenWeights(Frozen):
     """Number of elements kept in 32 bits."""
     plain: int = 0
     plain_bytes: float = 0.0
-    scale_bytes: float = 0.0
-    """Unsharded bytes of one quantized element: bitsandbytes keeps the scales of 4-bit weights beside the parameter
-    (`Params4bit.quant_state`), on the GPU of every rank, even if FSDP or ZeRO-3 shards or offloads the weights.
+    unsharded_bytes: float = 0.0
+    """Bytes of one quantized element that every rank holds on its GPU, even if FSDP or ZeRO-3 shards or offloads the
+    weights. bitsandbytes keeps the scales of 4-bit weights beside the parameter (`Params4bit.quant_state`). GPTQ and
+    AWQ keep weights and scales as buffers, and only parameters are sharded (auto_gptq 0.7.1, autoawq 0.2.9).
     """
 
     @property
-    def scales(self) -> float:
-        """Bytes of scales, which every rank holds unsharded."""
-        return self.quantized * self.scale_bytes
+    def unsharded(self) -> float:
+        """Bytes of quantized weights or scales that every rank holds."""
+        return self.quantized * self.unsharded_bytes
 
     @property
     def bytes(self) -> float:
@@ -168,11 +169,11 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
         compute = get_element_bytes(reader.get("precision.compute") or "bf16")
         return FrozenWeights(fp32=elements - embeddings, plain=embeddings, plain_bytes=compute)
     each = QUANTIZED_BYTES[kind]
-    scales = 0.0
+    unsharded = each if kind in ("gptq", "awq") else 0.0
     if kind in ("nf4", "fp4"):
         if reader.get("method.double_quantization"):
             each = DOUBLE_QUANTIZED_BYTES
-        scales = each - 0.5
+        unsharded = each - 0.5
     # A checkpoint that is published quantized also has quantized experts.
     experts = bool(reader.get("method.quantized_experts")) or kind in ("fp8", "nvfp4", architecture.quantization)
     quantized = min(elements, count_quantized_elements(architecture, kind, experts))
@@ -182,7 +183,7 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
     if not experts and reader.get("precision.experts") == "fp32":
         upcast += architecture.expert_parameters
     upcast = min(elements - quantized, upcast)
-    return FrozenWeights(quantized, each, upcast, elements - quantized - upcast, plain, scales)
+    return FrozenWeights(quantized, each, upcast, elements - quantized - upcast, plain, unsharded)
 
 
 def read_quantized_gather(reader: Reader) -> float:

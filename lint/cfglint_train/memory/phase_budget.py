@@ -15,7 +15,7 @@ from cfglint_train.memory.activations import compute_activations
 from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.calibration import CoefficientTable, Residual, load_table
 from cfglint_train.memory.component import Component
-from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RESERVE, UPDATE
+from cfglint_train.memory.components import ACTIVATIONS, ENGINE, GRADIENTS, LOGITS, PAGED, RESERVE, UPDATE
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import is_traced
 from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
@@ -88,6 +88,7 @@ class Uncertainty:
         """Factors from a moment's expected value to its bounds: low and high for token-dependent parts, high for
         lasting parts, and low and high for the total, according to comparable jobs.
         """
+        self.exact_inputs = has_exact_inputs(setup)
         self.highest_factor = 1 + max(flowing.high, held_high, jobs.high)
         """Highest factor from an expected value to its upper bound."""
         wider = held_high if flowing.high > jobs.high else max(held_high, jobs.high)
@@ -140,11 +141,17 @@ class PhaseBudget:
         self.lengths = None if setup.batch.records == 0 else reserve.load_lengths(setup.batch.records)
 
     def build_gpu_budget(
-        self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
+        self,
+        phase: str,
+        parts: dict[Component, float],
+        fields: frozenset[Field] = NO_FIELDS,
+        steady: bool = True,
+        fragments: bool = True,
     ) -> Budget:
         """Return the GPU budget of a moment between steps.
 
-        `steady`: whether the lasting parts are added to `parts`.
+        `steady`: whether the lasting parts are added to `parts`. `fragments`: whether the temporary parts are many
+        blocks; a single large block has a segment of its own.
         """
         uncertainty = self.uncertainty
         sizes, lasting, flowing, temporary = weigh_parts(parts)
@@ -154,7 +161,7 @@ class PhaseBudget:
             held, lasts, flows, _ = uncertainty.held
             sizes, lasting, flowing = held + sizes, lasting + lasts, flowing + flows
         low, high = uncertainty.compute_bounds(lasting, flowing, paged)
-        spare = uncertainty.gaps.estimate_between_steps(temporary)
+        spare = uncertainty.gaps.estimate_between_steps(temporary if fragments else 0.0)
         return self._bound_gpu_budget(phase, sizes, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
     def build_step_budget(self, phase: str, step: Step, moments: list[Sized], highest_moment: Sized) -> Budget:
@@ -169,6 +176,8 @@ class PhaseBudget:
         if engine:
             parts[ENGINE] = engine
         sizes, lasting, flowing, temporary = weigh_parts(parts)
+        exact = parts.get(ACTIVATIONS, 0.0) if uncertainty.exact_inputs else 0.0
+        lasting, flowing = lasting + exact, flowing - exact
         held, lasts, flows, _ = uncertainty.held
         low, high = uncertainty.compute_bounds(lasting + lasts, flowing + flows, uncertainty.paged)
         reserved, top, leaving = high - in_stream, total - in_stream, 0.0
@@ -190,6 +199,8 @@ class PhaseBudget:
             if size <= low and largest <= high and largest - in_other_streams <= reserved:
                 continue
             _, lasting_, flowing_, _ = weigh_parts(moment_parts)
+            exact = moment_parts.get(ACTIVATIONS, 0.0) if uncertainty.exact_inputs else 0.0
+            lasting_, flowing_ = lasting_ + exact, flowing_ - exact
             edges = uncertainty.compute_bounds(lasting_ + engine + lasts, flowing_ + flows, uncertainty.paged)
             low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - in_other_streams)
         top += engine
@@ -282,6 +293,13 @@ class PhaseBudget:
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
         return Budget("disk", sizes, total, total, DISK_FIELDS, phase=phase, basis=self.basis)
+
+
+def has_exact_inputs(setup: Setup) -> bool:
+    """Return whether the layers keep only their inputs, whose size no kernel and no split changes."""
+    ranks, checkpointing = setup.ranks, setup.checkpointing
+    is_split = ranks.tensor * ranks.pipeline * ranks.context * ranks.expert > 1
+    return checkpointing.method == "full" and checkpointing.recomputed == 1 and not is_split
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))

@@ -112,8 +112,8 @@ class Setup(Frozen):
 
     @property
     def frozen_sharded(self) -> float:
-        """Bytes of the frozen weights that sharding divides: all but the scales of 4-bit weights."""
-        return self.frozen_bytes - self.frozen_weights.scales
+        """Bytes of the frozen weights that sharding divides."""
+        return self.frozen_bytes - self.frozen_weights.unsharded
 
     @property
     def reference_bytes(self) -> float:

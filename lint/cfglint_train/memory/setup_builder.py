@@ -304,7 +304,7 @@ def _compute_unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Traine
     """Return the bytes per element of a gathered decoder layer; frozen quantized weights are gathered as stored."""
     if not mode.quantized or not trained.frozen:
         return formats.gathered
-    return min(formats.gathered, (frozen.bytes - frozen.scales) / trained.frozen)
+    return min(formats.gathered, (frozen.bytes - frozen.unsharded) / trained.frozen)
 
 
 def _has_varying_lengths(reader: Reader) -> bool:
@@ -332,6 +332,7 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
         autocast=formats.autocast and (get("precision.compute") or "bf16") != "fp32",
         rank=trained.rank,
         targets=trained.leaves,
+        method=get("method.tuning") or "lora",
         adapter=int(formats.held) if adapter else 4,
         dropout=adapter and bool(get("method.lora_dropout")),
         dora=adapter and bool(get("method.lora_dora")),

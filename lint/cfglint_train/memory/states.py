@@ -57,7 +57,7 @@ def compute_secondary_copy(setup: Setup) -> float:
 def compute_states(setup: Setup) -> States:
     """Return the states that a rank holds from step to step."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
-    trained, scales = setup.weights.trained, setup.frozen_weights.scales
+    trained, unsharded = setup.weights.trained, setup.frozen_weights.unsharded
     parameters = trained * formats.held / ranks.parameter_shards
     frozen = setup.frozen_sharded / ranks.parameter_shards
     master = trained * formats.master / ranks.optimizer_shards
@@ -83,7 +83,9 @@ def compute_states(setup: Setup) -> States:
             host += master + optimizer
             master = optimizer = accumulated = 0.0
     neighbours = sum(neighbour.bytes for neighbour in setup.neighbours)
-    return States(parameters, frozen + scales, master, optimizer, reference, neighbours, accumulated, persistent, host)
+    return States(
+        parameters, frozen + unsharded, master, optimizer, reference, neighbours, accumulated, persistent, host
+    )
 
 
 def count_partition_elements(setup: Setup) -> float:

@@ -36,7 +36,7 @@ class Trained(Frozen):
     layers: int
     """Number of decoder layers that the backward pass runs through."""
     rank: int = 0
-    """Rank that determines the adapters' activations; for methods other than LoRA, an equivalent rank."""
+    """Rank of the adapters of matrices; 0 if there are none."""
     remote: int = 0
     """Trained elements of routed experts on other ranks that `trained` includes."""
     share: float = 1.0
@@ -119,8 +119,7 @@ def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trai
         reader.missing.append(get_target_field(reader))
         return None
     frozen = architecture.parameters + adapters.count_frozen_elements(kind, linears, size)
-    rank_equivalent = adapters.find_equivalent_rank(kind, size)
-    leaves = frozenset(item.name for item in linears) if rank_equivalent else frozenset()
+    leaves = frozenset(item.name for item in linears)
     return Trained(
         adapter_elements + saved_elements,
         frozen,
@@ -128,7 +127,7 @@ def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trai
         leaves,
         (0, 0),
         architecture.layers,
-        rank_equivalent,
+        adapters.find_rank(kind, size),
     )
 
 

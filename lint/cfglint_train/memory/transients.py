@@ -11,7 +11,12 @@ from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import GATHERED, GRADIENTS
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import label_count, merge_terms
-from cfglint_train.memory.states import compute_new_gradients, count_partition_elements, has_whole_fp32_gradients
+from cfglint_train.memory.states import (
+    compute_final_gradients,
+    compute_new_gradients,
+    count_partition_elements,
+    has_whole_fp32_gradients,
+)
 from cfglint_train.plan.choices import FSDP
 
 # torch's DDP holds gradients twice unless they are views of its buckets (reducer.cpp, initialize_buckets).
@@ -74,7 +79,8 @@ def compute_gathered(setup: Setup) -> tuple[float, float]:
     total = setup.architecture.parameters
     if setup.ranks.strategy == "zero":
         ahead, at_once = count_zero_gathers(setup)
-        whole = size * ahead + formats.quantized_gather * at_once
+        gathers = min(size * ahead, size * setup.weights.trained + setup.frozen_sharded)
+        whole = gathers + formats.quantized_gather * at_once
         return whole, whole
     if setup.sharding.wrapping == "root" or not setup.sharding.reshard:
         whole = size * total if formats.unit_bytes == size else setup.frozen_sharded
@@ -102,8 +108,9 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
 
     torch's allocator keeps one pool per stream and never uses a block of one pool for another stream. FSDP2 gathers
     into buffers of its copy-in stream (the root with the first layer, later two layers) and reduces into buffers of its
-    reduce-scatter stream, where the sharded gradients stay. FSDP1 and ZeRO-3 gather weights on a separate stream.
-    `gathered` is the result of `compute_gathered`. The component is None if no other stream has a pool.
+    reduce-scatter stream, where the sharded gradients of all micro batches stay. FSDP1 and ZeRO-3 gather weights on a
+    separate stream. `gathered` is the result of `compute_gathered`. The component is None if no other stream has a
+    pool.
     """
     formats = setup.formats
     if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
@@ -111,7 +118,8 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
     if setup.ranks.strategy == "fsdp2":
         unit, root = count_unit_elements(setup), count_root_elements(setup) or count_head_elements(setup)
         buffers = formats.gathered * root + formats.unit_bytes * unit
-        return max(buffers, 2 * formats.unit_bytes * unit) + compute_new_gradients(setup), GRADIENTS
+        gradients = max(compute_new_gradients(setup), compute_final_gradients(setup))
+        return max(buffers, 2 * formats.unit_bytes * unit) + gradients, GRADIENTS
     return max(gathered) + compute_staged_shards(setup), GATHERED
 
 

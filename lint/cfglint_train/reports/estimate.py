@@ -12,6 +12,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import Budget, Phase, compute_verdict
+from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.plan_reader import MODEL
@@ -196,6 +197,34 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
         errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
         rows = f"{len(residual.evidence)} published measurements ({errors})"
         yield f"    interval: from the parts; at least the error of {rows}"
+        yield f"    {_describe_booking(phases)}"
+
+
+def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
+    """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
+    residuals = table_of_evidence().residuals
+    return max(
+        (
+            (
+                comparable.compute_booking(phase.gpu, residuals),
+                comparable.find_booking_margin(phase.gpu.setup, residuals),
+            )
+            for phase in phases
+            if phase.gpu is not None
+        ),
+        key=lambda pair: pair[0],
+        default=None,
+    )
+
+
+def _describe_booking(phases: Sequence[Phase]) -> str:
+    booking = find_booking(phases)
+    assert booking is not None
+    size, margin = booking
+    return (
+        f"book at least {format_gib(size)}: the upper bound, or {margin.high:.0%} above the expected value if that is "
+        f"more ({margin.id}: the margin of {len(margin.evidence)} published measurements)"
+    )
 
 
 def _draw_bar(size: int, top: int, width: int, style: Style) -> str:
@@ -316,6 +345,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         gpus_per_node=run.plan.launch.gpus_per_node,
         gpu=run.hardware.gpu,
         phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
+        book=None if (booking := find_booking(run.estimate.phases)) is None else booking[0],
         missing=tuple(run.estimate.missing),
         not_checked=_build_not_checked(explain_not_estimated(run) if isinstance(run, Run) else None),
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),

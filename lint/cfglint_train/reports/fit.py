@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train import records
 from cfglint_train.findings.verdicts import Judgement, format_size
@@ -76,15 +76,18 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
 
 def _describe_no_change(*judgements: Judgement) -> str:
     """Return the line for a run that is expected to fit unchanged, with the margins if it is tight."""
+    margins = describe_tight(judgements)
+    return f"  expected to fit as it is, but tight: {margins}" if margins else "  no change needed"
+
+
+def describe_tight(judgements: Iterable[Judgement]) -> str:
+    """Return the expected and the worst margin at the tightest place, or nothing if no verdict is `tight`."""
     tight = [judgement for judgement in judgements if judgement.verdict == "tight"]
     if not tight:
-        return "  no change needed"
+        return ""
     worst = max(tight, key=lambda judgement: judgement.budget.high - judgement.capacity)
     spare, shortage = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
-    return (
-        f"  expected to fit as it is, but tight: {format_gib(spare)} to spare in {worst.phase.title}, "
-        f"at worst {format_gib(shortage)} short"
-    )
+    return f"{format_gib(spare)} to spare in {worst.phase.title}, at worst {format_gib(shortage)} short"
 
 
 def _format_judgement(judgement: Judgement) -> str:
@@ -137,7 +140,9 @@ def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]
         if has_assumptions and solution.applicability == "safe"
         else solution.applicability
     )
-    yield f"  smallest change that fits ({applicability}):"
+    margins = describe_tight([solution.after, *(after for _, after in solution.host_and_disk)])
+    fits = f"is expected to fit, but tight: {margins}" if margins else "fits"
+    yield f"  smallest change that {fits} ({applicability}):"
     for setting in solution.settings:
         yield f"    {setting}"
     if set(solution.files) - {solution.run.main.document.path}:

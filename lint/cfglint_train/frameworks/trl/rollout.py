@@ -19,6 +19,8 @@ _GENERATION_KEYS: Final[dict[Field, tuple[str, str]]] = {
     "rollout.kl_coefficient": ("beta", "number"),
     "rollout.gathers": ("ds3_gather_for_generation", "boolean"),
 }
+# Older keys of RLOO; TRL 0.22 to 0.24 copies their values over those of the newer keys (rloo_config.py, __post_init__).
+_OLDER_KEYS: Final = {"num_generations": "rloo_k", "max_completion_length": "response_length", "beta": "kl_coef"}
 _ENGINE_KEYS: Final[dict[Field, tuple[str, str]]] = {
     "rollout.utilization": ("vllm_gpu_memory_utilization", "number"),
     "rollout.tensor": ("vllm_tensor_parallel_size", "integer"),
@@ -34,7 +36,10 @@ def is_generating(config: Config) -> bool:
 def _read_rollout(config: Config) -> Iterator[Triple]:
     if not is_generating(config):
         return
-    for field, (name, kind) in _GENERATION_KEYS.items():
+    for field, (newest_name, kind) in _GENERATION_KEYS.items():
+        name = _OLDER_KEYS.get(newest_name, newest_name)
+        if find_trainer(config) != "rloo" or config.get(name) is None:
+            name = newest_name
         yield field, read_setting(config, name, kind), find_origin(config, name)
     if config.get("generation_batch_size") is not None and not is_before(config, "0.19"):
         # TRL 0.18 rounds the size down to a multiple of the micro batch of all ranks.

@@ -134,12 +134,17 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     paths, sources = read_inputs(options)
     if len(paths) != 1:
         raise UsageError("--explain needs exactly one PATH")
-    result = api.lint(paths, lint_options._replace(select=(code,)), sources).raw
-    findings = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
+    # Alone, a finding is not part of another; with a finding of KEY001, a misspelled key counts as meant.
+    alone = lint_options._replace(select=(code, "KEY001"))
+    for choice in (lint_options, alone):
+        result = api.lint(paths, choice, sources).raw
+        findings = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
+        if findings:
+            break
     if not findings and os.path.isfile(paths[0]):
         # A finding in a companion is reported with its run, which may be anywhere in the repository.
         root = os.path.relpath(find_repository(paths[0]))
-        repository_result = api.lint([root], lint_options._replace(select=(code,)), sources).raw
+        repository_result = api.lint([root], alone, sources).raw
         file_findings = [
             finding
             for finding in repository_result.findings

@@ -20,8 +20,13 @@ def fit(argv: list[str]) -> int:
     parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - reads stdin")
     keep = "a setting not to change: a key of the file or a plan field; may be repeated"
     parser.add_argument("--keep", action="append", metavar="KEY", default=[], help=keep)
-    goal = "throughput: fit with the least slowdown (default); memory: the lowest peak that costs only time"
-    parser.add_argument("--goal", choices=("throughput", "memory"), default="throughput", help=goal)
+    goal = (
+        "default: the change that the lint proposes; throughput: the least slowdown that fits; "
+        "smallest-edit: the fewest settings; memory: the lowest peak that costs only time"
+    )
+    parser.add_argument(
+        "--goal", choices=("default", "throughput", "smallest-edit", "memory"), default="default", help=goal
+    )
     most = "also print the largest value that fits, with everything else unchanged"
     parser.add_argument("--max", choices=("micro_batch", "sequence_length"), help=most)
     action = parser.add_mutually_exclusive_group()
@@ -65,11 +70,18 @@ def fit(argv: list[str]) -> int:
     print_remarks(f"not changed: {refusal.path}: {refusal.reason}" for refusal in result.refused)
     if is_change:
         print_remarks(f"not changed: {path}: no change to its files makes it fit" for path in result.hopeless)
+    tight = []
     if options.write:
         print_remarks(f"changed: {path}" for path in sorted(result.sources))
+        tight = [
+            f"{alternatives.run.main.document.path}: expected to fit, but tight: {margins}"
+            for alternatives in result.ladders
+            if alternatives.solution is not None and (margins := report.describe_tight([alternatives.solution.after]))
+        ]
+        print_remarks(tight)
     if not result.ladders:
         print_remarks([*describe_skipped(result.raw), describe_no_run(result.raw)])
     is_complete = result.ladders and all(alternatives.judgement is not None for alternatives in result.ladders)
     if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
-    return FINDINGS if result.hopeless or (result.needs_change and not is_change) else CLEAN
+    return FINDINGS if result.hopeless or tight or (result.needs_change and not is_change) else CLEAN

@@ -6,10 +6,18 @@ Comments give the reason why PyTorch keeps a tensor.
 from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.layers.families import ALL_LINEAR, LEAVES, Family
 from cfglint_train.memory.layers.kinds import PLAIN, Kind
 from cfglint_train.memory.tape import Tape
 from cfglint_train.models.architecture import Architecture, get_heads
+
+# (IA)3 scales the inputs of these matrices, not the outputs.
+FEED_FORWARD: Final = frozenset(("down_proj", "fc2", "dense_4h_to_h", "w2", "c_proj"))
+
+# Temporary bytes per element while a PEFT method computes its dense matrix: LoHa's two products and their product, and
+# FourierFT's spectrum with its complex transform.
+_DENSE: Final = {"loha": 12, "fourierft": 12}
 
 
 class Mode(Frozen):
@@ -30,6 +38,8 @@ class Mode(Frozen):
     """True if there are several sequences; always False unless keys are chosen for each query (DeepSeek V3.2)."""
     rank: int = 0
     targets: frozenset[str] = frozenset()
+    method: str = "lora"
+    """PEFT method of the adapters."""
     adapter: int = 4
     dropout: bool = False
     dora: bool = False
@@ -77,7 +87,7 @@ class Mode(Frozen):
 class Matrices:
     """Builder of a layer's matrix products and their adapters."""
 
-    __slots__ = ("adapters", "architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
+    __slots__ = ("architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
 
     def __init__(self, architecture: Architecture, family: Family, mode: Mode, kind: Kind = PLAIN) -> None:
         """Start an empty layer with its own tape."""
@@ -88,8 +98,6 @@ class Matrices:
         self.architecture = architecture
         self.kind = kind
         self.heads = get_heads(architecture, kind.other_attention)
-        self.adapters = 0
-        """Elements of the layer's adapters."""
         self.returned: tuple[int, ...] = ()
         """Further outputs of attention, which the layer holds until it returns."""
 
@@ -105,8 +113,16 @@ class Matrices:
         """
         tape, mode = self.tape, self.mode
         fan_in = tape.width[x]
+        adapted = mode.rank and self.has_adapter(leaf)
         if mode.kernels and self.is_in_lora_kernel(leaf) and tape.element[x] == 2:
             return self.apply_lora_kernel(x, width, ((fan_in, width),))
+        if adapted and mode.method == "hra":
+            return self.apply_reflections(x, width)
+        if adapted and (mode.method == "oft" or (mode.method == "ia3" and leaf in FEED_FORWARD)):
+            changed = self.cast(x, mode.adapter)
+            if mode.method == "oft" and mode.autocast:  # the rotation is a product, (IA)3's scaling is not
+                changed = self.cast(changed, 2)
+            x, adapted = self.cast(self.apply_scaling(changed), tape.element[x]), False
         elements = fan_in * width
         as_given = mode.quantized and mode.as_given
         element = 2 if mode.autocast or as_given else tape.element[x]
@@ -128,7 +144,11 @@ class Matrices:
             unpacking=3 * elements if mode.quantized and mode.unpacks else 0,
         )
         out = self.cast(out, tape.element[x]) if as_given else out
-        return self.add_adapter(x, out, leaf) if mode.rank and self.has_adapter(leaf) else out
+        if not adapted:
+            return out
+        if mode.method == "ia3":
+            return self.cast(self.apply_scaling(out), tape.element[out])
+        return self.add_adapter(x, out, leaf)
 
     def is_in_lora_kernel(self, leaf: str) -> bool:
         """Return whether a LoRA kernel runs a matrix of attention; query, key and value matrices run only together."""
@@ -154,7 +174,6 @@ class Matrices:
         tape, mode = self.tape, self.mode
         element = tape.element[x]
         adapters = mode.rank * sum(inputs + outputs for inputs, outputs in matrices)
-        self.adapters += int(adapters)
         dropped = (tape.add_tensor(tape.width[x], element, needs=False),) if mode.dropout else ()
         largest = max(inputs * outputs for inputs, outputs in matrices)
         return tape.apply(
@@ -174,24 +193,32 @@ class Matrices:
         return leaf in self.mode.targets or ALL_LINEAR in self.mode.targets
 
     def add_adapter(self, x: int, base: int, leaf: str) -> int:
-        """Build PEFT's LoRA: result + B(A(dropout(x))) * scale.
+        """Build PEFT's LoRA, result + B(A(dropout(x))) * scale, or a method that adds another product.
 
-        Every adapter casts x again to the adapter's format.
+        Every adapter casts x again to the adapter's format. MiSS sums the blocks of x instead of multiplying by A;
+        AdaLoRA divides the product; LoHa and FourierFT multiply x by one dense matrix.
         """
         tape, mode = self.tape, self.mode
         fan_in, width, rank, base_element = tape.width[x], tape.width[base], mode.rank, tape.element[base]
         as_given = mode.quantized and mode.as_given
-        self.adapters += int(rank * (fan_in + width))
         if as_given and mode.clones:
             base = tape.apply((base,), width, base_element, alias=True)
-        inner = copy = x if as_given and mode.autocast else self.cast(x, mode.adapter)
+        uncast = mode.autocast and (as_given or mode.method == "loha")
+        inner = copy = x if uncast else self.cast(x, mode.adapter)
         if mode.dropout:
             mask = tape.add_tensor(fan_in, 1, needs=False)
             inner = tape.apply((inner,), fan_in, tape.element[inner], saves=(mask,))
         adapter_input = inner
         element = 2 if mode.autocast else mode.adapter
         is_copied = mode.autocast and mode.adapter == 4
-        for fan, out in ((fan_in, rank), (rank, width)):
+        factors: tuple[tuple[float, float], ...] = ((fan_in, rank), (rank, width))
+        if mode.method == "vera":
+            inner, factors = self.apply_scaled_adapter(self.cast(inner, element), width), ()
+        elif mode.method == "miss":
+            inner, factors = tape.apply((inner,), rank, tape.element[inner]), factors[1:]
+        elif mode.method in _DENSE:
+            inner, factors = self.apply_dense_adapter(self.cast(inner, element), width), ()
+        for fan, out in factors:
             inner = self.cast(inner, element)
             inner = tape.apply(
                 (inner,),
@@ -206,13 +233,70 @@ class Matrices:
             scaled = self.apply_dora(adapter_input, base, inner)
             element = tape.element[scaled]
         else:
-            scaled = tape.apply((inner,), width, element)
+            scaled = tape.apply((inner,), width, element, saves=(inner,) if mode.method == "adalora" else ())
         if as_given:  # under autocast the sum accepts both formats
             scaled, element = scaled if mode.autocast else self.cast(scaled, base_element), base_element
             scaled = tape.recast(scaled, base_element)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
         tape.hold(x, copy)  # local variables of the caller and the adapted layer
         return self.cast(total, base_element)
+
+    def apply_dense_adapter(self, x: int, width: float) -> int:
+        """Build x D^T with the dense matrix D of LoHa or FourierFT, which the graph keeps (PEFT 0.21.2, layer.py).
+
+        LoHa multiplies two low-rank products, FourierFT transforms a sparse spectrum. Both work in fp32.
+        """
+        tape, mode = self.tape, self.mode
+        elements = tape.width[x] * width
+        return tape.apply(
+            (x,),
+            width,
+            tape.element[x],
+            saves=(x,),
+            weight_gradient=mode.adapter,
+            made=elements * tape.element[x],
+            unpacking=_DENSE[mode.method] * elements,
+            mark="matrix",
+        )
+
+    def apply_scaled_adapter(self, x: int, width: float) -> int:
+        """Build VeRA: two frozen matrices, after each of which a trained vector scales the product."""
+        tape, mode = self.tape, self.mode
+        copied = 2 if mode.autocast else 0
+        for fan, out in ((tape.width[x], mode.rank), (mode.rank, width)):
+            x = tape.apply((x,), out, tape.element[x], unpacked=copied * fan * out, mark="matrix")
+            x = self.cast(self.apply_scaling(x), tape.element[x])
+        return x
+
+    def apply_scaling(self, x: int) -> int:
+        """Build x scaled by a trained vector ((IA)3, VeRA) or rotated in small blocks (OFT), which keeps x.
+
+        Source: PEFT 0.21.2, tuners/ia3/layer.py, tuners/vera/layer.py, tuners/oft/layer.py.
+        """
+        tape, mode = self.tape, self.mode
+        width = tape.width[x]
+        element = tape.element[x] if mode.method == "oft" else max(tape.element[x], mode.adapter)
+        return tape.apply((x,), width, element, saves=(x,), weight_gradient=mode.adapter * width)
+
+    def apply_reflections(self, x: int, width: float) -> int:
+        """Build HRA: x (W H)^T, where H is a product of Householder reflections (PEFT 0.21.2, tuners/hra/layer.py).
+
+        The graph keeps the square matrix before each of the `rank` reflections and after the last, W H, and W in the
+        adapter's format.
+        """
+        tape, mode = self.tape, self.mode
+        fan_in = tape.width[x]
+        element = 2 if mode.autocast else mode.adapter
+        square, whole = fan_in * fan_in * element, fan_in * width * element
+        inner = self.cast(x, element)
+        copied = 0 if element == mode.weight and not mode.quantized else whole
+        kept = (mode.rank + 1) * square + whole + copied
+        gradient = mode.rank * fan_in * mode.adapter
+        out = tape.apply(
+            (inner,), width, element, saves=(inner,), weight_gradient=gradient, unpacked=kept, unpacking=2 * square,
+            mark="matrix",
+        )  # fmt: skip
+        return self.cast(out, tape.element[x])
 
     def apply_dora(self, x: int, base: int, product: int) -> int:
         """Build DoRA: (m - 1) * W x + m * scale * B(A(x)).

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.sizes import format_parameters
+from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
 from cfglint_train.memory.explanation import explain
 from cfglint_train.reports.answer import choose_worse
 from cfglint_train.reports.estimate import (
     describe_missing,
+    find_booking,
     format_cluster_size,
     list_assumption_notes,
     list_not_counted,
@@ -119,6 +120,9 @@ def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
     method = " ".join(filter(None, (plan.method.tuning, plan.method.stage)))
     if method:
         yield method
+    booking = find_booking(run.estimate.phases)
+    if booking is not None:
+        yield f"book at least {format_gib(booking[0])} per GPU"
 
 
 def _summarize_resources(run: Run | StatedPlan) -> Iterator[ResourceSummary]:
