@@ -6,6 +6,9 @@ validators, and assertions that only run after the model is loaded. It also list
 ruin the run, such as sharded checkpoints that are never written. Ranges that a library checks are entries too: PEFT
 rejects `lora_r: 0`, torch a negative `weight_decay`. An entry only matches if the values of all its settings are known.
 
+For LLaMA-Factory it reads `dataset_info.json`: data sets that the run names but the file lacks, descriptions that do
+not suit the stage or the format, and samples beside the file that lack a column or are dropped.
+
 It also reports launch overrides of keys in a section that an OLMo-core script leaves unset (`Config.merge`, since
 2.5.0).
 
@@ -33,8 +36,11 @@ fork may be in use, most findings are an info.
 
 If a value is invalid by itself (KEY004), its combinations are not reported.
 
+A data set that the dataset file lacks is not reported if a program of the repository names the file, because it may
+add the data set. It is a warning if LLaMA-Factory ships a data set of that name.
+
 ## References
-Each entry of `lint/cfglint_train/frameworks/*/refusals.json` names its source.
+Each entry of `lint/cfglint_train/frameworks/*/refusals.json` names its source, and so does each `datasets.json`.
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ from collections.abc import Collection, Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, format_message
+from cfglint_rules.vocabulary.dataset_entries import report_refused_datasets
 from cfglint_rules.vocabulary.launched import list_launched_settings
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import get_checked_keys
@@ -83,6 +90,7 @@ def check(run: Run) -> Iterator[Report]:
             )
             if clause_report is not None:
                 yield clause_report
+    yield from report_refused_datasets(run)
 
 
 def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
