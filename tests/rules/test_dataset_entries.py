@@ -35,6 +35,10 @@ ACCEPTED = {
     "chat-without-messages": {"@entry": {"formatting": "sharegpt", "columns": {"messages": "m"}}},
     "messages-without-formatting": {"@entry": {"formatting": "sharegpt", "columns": {"messages": "m"}}},
     "instructions-without-response": {"@entry": {"columns": {"prompt": "q"}}, "stage": "pt"},
+    "images-of-a-text-template": {
+        "@entry": {"formatting": "sharegpt", "columns": {"messages": "m", "images": "i"}},
+        "template": "qwen2_vl",
+    },
     "split-of-file": {"@entry": {"file_name": "a.json", "split": "train[:10%]"}},
 }
 
