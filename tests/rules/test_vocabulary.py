@@ -188,13 +188,15 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         (folder / "run.sh").write_text("trl sft --config config.yaml\n")
 
 
-GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
+GPUS = {"A100-80GB": 8.0, "L40S": 8.9, "B200": 10.0}
 # Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {
     ("transformers", "5.0.0"): "4.57.1",
     ("transformers", "5.8.0"): "5.7.0",
     ("transformers", "5.9.0"): "5.8.0",
     ("transformers", "5.23.0"): "4.57.1",
+    ("torch", "2.5.1"): "2.5.0",
+    ("torch", "2.6.0"): "2.5.1",
     ("torch", "2.7.0"): "2.6.0",
     ("torch", "2.11.0"): "2.10.0",
     ("deepspeed", "0.14.0"): "0.13.5",
