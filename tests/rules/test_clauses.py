@@ -32,6 +32,7 @@ NO_KEYS = (
     "@capability",
     "@cuda",
     "@published",
+    "@alone",
     "@host",
     "@trainer",
     "@client_optimizer",

@@ -184,6 +184,8 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         for name in beside:
             (folder / f"{name}.json").write_text(json.dumps(BASES[name]))
         (folder / "run.sh").write_text(f"accelerate launch --config_file config.yaml {LAUNCHED[host]}\n")
+    if framework == "llamafactory" and isinstance(over.get("deepspeed"), str):
+        (folder / "run.sh").write_text("CUDA_VISIBLE_DEVICES=0 llamafactory-cli train config.yaml\n")
     if framework == "trl" and "resume_from_checkpoint" in over:
         (folder / "run.sh").write_text("trl sft --config config.yaml\n")
 
