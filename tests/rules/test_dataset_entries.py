@@ -97,10 +97,14 @@ def test_clauses_use_words_and_operators_that_exist():
 
 
 def test_an_undefined_data_set_stops_the_run(tmp_path):
-    write_run(tmp_path, {"my_data": {"file_name": "a.json"}}, dataset="my_dta,identity")
+    write_run(tmp_path, {"my_data": {"file_name": "a.json"}}, dataset="my_dta,my_set,identity")
     ((severity, file, message),) = find(tmp_path)
-    assert (severity, file) == ("warning", "train.yaml")  # LLaMA-Factory's own file has `identity`
-    assert "`my_dta`, `identity`" in message
+    assert (severity, file) == ("error", "train.yaml")
+    assert "`my_dta`, `my_set`, which" in message  # LLaMA-Factory's own file has `identity`
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "dataset_info.json").write_text('{"my_dta": {"file_name": "b.json"}}')
+    assert "`my_set`, which" in find(tmp_path)[0][2]
+    (tmp_path / "more" / "dataset_info.json").unlink()
     write_run(tmp_path, {"my_data": {"file_name": "a.json"}}, dataset="my_dta")
     assert [finding[0] for finding in find(tmp_path)] == ["error"]
     (tmp_path / "prepare.py").write_text("open('data/dataset_info.json', 'w')")

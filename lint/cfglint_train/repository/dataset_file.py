@@ -35,6 +35,8 @@ class DatasetFile(Frozen):
 
     It returns None if the repository lacks the file, or if the file is too large or no list of JSON objects.
     """
+    other_names: frozenset[str] = frozenset()
+    """Data sets in the repository's other files of this name, which a run in another folder reads."""
     assumption: str = ""
     """Assumption under which a run reads this file; empty if there is none."""
     is_in_copy: bool = False
@@ -64,7 +66,20 @@ def read_dataset_file(
     def read_samples(name: str) -> tuple[Mapping[str, Any], ...] | None:
         return _parse_samples(read(os.path.abspath(os.path.join(folder, name))), name)
 
-    return DatasetFile(path, document, problem, _find_writer(index, os.path.basename(path), find_copy), read_samples)
+    writer, names = _find_writer(index, os.path.basename(path), find_copy), _list_other_names(index, path, sources)
+    return DatasetFile(path, document, problem, writer, read_samples, names)
+
+
+def _list_other_names(index: RepositoryIndex, path: str, sources: Sources) -> frozenset[str]:
+    """Return the names in the repository's other dataset files."""
+    names: set[str] = set()
+    for other in index.find_by_name(os.path.basename(path)):
+        try:
+            content = {} if other == regular_files.normalize_path(os.path.abspath(path)) else loads(sources.read(other))
+        except (OSError, ValueError, RecursionError):
+            continue
+        names.update(content if isinstance(content, dict) else ())
+    return frozenset(names)
 
 
 def _find_writer(index: RepositoryIndex, basename: str, find_copy: Callable[[str], str]) -> str:

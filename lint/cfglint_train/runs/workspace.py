@@ -404,7 +404,10 @@ class Workspace:
             return None
         stated_path, key = located
         index, assumption = self.repositories.get_index(referring_file), ""
-        path = self.sources.find(stated_path, referring_file)
+        # The nearest folder first: examples of a copy of the framework run in that copy.
+        folders, _ = self.sources.roots.list_folders_above(os.path.dirname(os.path.abspath(referring_file)))
+        paths = (self.sources.find(os.path.join(folder, stated_path), referring_file) for folder in folders)
+        path = next(filter(None, paths), None) or self.sources.find(stated_path, referring_file)
         if path is None:
             match = index.find_by_suffix(stated_path, referring_file) if main.has(key) else None
             if match is None:

@@ -98,8 +98,8 @@ def report_refused_datasets(run: Run) -> Iterator[Report]:
             return
         assert dataset_file.document is not None
         entries = dataset_file.document.get_value()
-        undefined = [] if dataset_file.writer else [name for name in names if name not in entries]
-        if undefined:
+        undefined = [name for name in names if name not in entries and name not in dataset_file.other_names]
+        if undefined and not dataset_file.writer:
             yield from _report_undefined(run, table, dataset_file, setting, undefined, list(entries))
         for name in names:
             if isinstance(entries.get(name), dict):
@@ -173,12 +173,14 @@ def _report_invalid_file(run: Run, dataset_file: DatasetFile, setting: str) -> R
 def _report_undefined(
     run: Run, table: DatasetTable, dataset_file: DatasetFile, setting: str, undefined: list[str], defined: list[str]
 ) -> Iterator[Report]:
-    """Yield a report on data sets that the dataset file lacks, unless a program may add them.
+    """Yield a report on data sets that no dataset file of the repository defines.
 
     If a copy of the framework lacks data sets of upstream, which its examples name, the finding points at the file.
+    Without a copy, upstream's own file may define them.
     """
     shipped = [name for name in undefined if name in table["shipped"]]
-    misnamed = [name for name in undefined if name not in shipped] if dataset_file.is_in_copy else undefined
+    ignored = {*shipped, *(table["examples"] if dataset_file.is_in_copy else ())}  # upstream's examples name these
+    misnamed = [name for name in undefined if name not in ignored]
     file_name, grounds = os.path.basename(dataset_file.path), _build_file_grounds(dataset_file)
     grounds = (*build_release_grounds(find_candidate_releases(run.main), is_uniform=True), *grounds)
     severity: Severity | None = "info" if run.main.evidence.fork is not None else None
@@ -193,9 +195,8 @@ def _report_undefined(
         )
     if not misnamed:
         return
-    if not dataset_file.is_in_copy and (shipped or not run.main.has(table["folder"])):
-        origin = f"that of {run.framework.title}" if shipped else "one in another folder"
-        note = f"the run reads `{dataset_file.path}`, not {origin}"
+    if not dataset_file.is_in_copy and not run.main.has(table["folder"]):
+        note = f"the run reads `{dataset_file.path}`, not one in another folder"
         grounds += (Ground(f"file:{dataset_file.path}", None, "assumed", note),)
     similar = find_similar(misnamed[0], defined, 0.8)
     names = join_names([f"`{name}`" for name in misnamed])

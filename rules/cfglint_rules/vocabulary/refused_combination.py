@@ -37,7 +37,8 @@ fork may be in use, most findings are an info.
 If a value is invalid by itself (KEY004), its combinations are not reported.
 
 A data set that the dataset file lacks is not reported if a program of the repository names the file, because it may
-add the data set. It is a warning if LLaMA-Factory ships a data set of that name.
+add the data set. It is not reported either if LLaMA-Factory ships a data set of that name, unless the repository
+contains a copy of LLaMA-Factory that lacks it.
 
 ## References
 Each entry of `lint/cfglint_train/frameworks/*/refusals.json` names its source, and so does each `datasets.json`.
