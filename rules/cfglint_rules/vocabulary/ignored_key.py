@@ -41,7 +41,6 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, find_refused_keys, get_dotted_name
-from cfglint_rules.vocabulary.dataset_entries import report_unread_dataset_fields
 from cfglint_rules.vocabulary.effect_by_release import find_effects
 from cfglint_rules.vocabulary.entry_fields import report_unread_fields
 from cfglint_rules.vocabulary.renames import can_move, is_taken, move_key
@@ -82,7 +81,10 @@ def check(run: Run) -> Iterator[Report]:
             if is_reportable and not is_parser_default(config, occurrence.route):
                 yield _report_unread(occurrence, status)
         yield from _report_unread_by_program(config)
-    yield from report_unread_dataset_fields(run)
+    if run.inputs.dataset_file is not None:
+        from cfglint_rules.vocabulary.dataset_entries import report_unread_dataset_fields  # few runs have such a file
+
+        yield from report_unread_dataset_fields(run)
 
 
 def _report_unread_by_program(config: Config) -> Iterator[Report]:

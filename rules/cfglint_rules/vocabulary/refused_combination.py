@@ -51,7 +51,6 @@ from collections.abc import Collection, Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, format_message
-from cfglint_rules.vocabulary.dataset_entries import report_refused_datasets
 from cfglint_rules.vocabulary.launched import list_launched_settings
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import get_checked_keys
@@ -91,7 +90,10 @@ def check(run: Run) -> Iterator[Report]:
             )
             if clause_report is not None:
                 yield clause_report
-    yield from report_refused_datasets(run)
+    if run.inputs.dataset_file is not None:
+        from cfglint_rules.vocabulary.dataset_entries import report_refused_datasets  # few runs have such a file
+
+        yield from report_refused_datasets(run)
 
 
 def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:

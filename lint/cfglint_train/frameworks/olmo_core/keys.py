@@ -5,12 +5,10 @@ Unknown keys in launch overrides (`--trainer.save_interval=50`) only fail when t
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.document import Node, Route, Span
-from cfglint_train.documents.python.syntax import map_imports, resolve_dotted_name
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.keys import Keys, LauncherOption
@@ -68,7 +66,10 @@ class OLMoCoreKeys(Keys):
 
         The classes are dataclasses without a constructor of their own, so an unknown argument is a TypeError.
         """
+        import ast  # slow imports, which saved configurations do not need
+
         from cfglint_train.documents.python.document import PythonDocument
+        from cfglint_train.documents.python.syntax import map_imports, resolve_dotted_name
 
         document = config.document
         if not isinstance(document, PythonDocument):
