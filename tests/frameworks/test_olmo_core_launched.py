@@ -24,8 +24,10 @@ def write_job(folder: Path, *words: str, text: str = INTERNAL, name: str = "job.
 
 
 def list_findings(folder: Path, **facts: str) -> list[tuple[str, str, str, str]]:
-    reported = lint(folder, build_options(RULES, **facts)).findings
-    assert {finding.path for finding in reported} <= {"job.sh", "other.sh"}
+    """Return the findings in the scripts that start the program, not those about its calls."""
+    findings = lint(folder, build_options(RULES, **facts)).findings
+    assert {finding.path for finding in findings} <= {"job.sh", "other.sh", "train.py"}
+    reported = [finding for finding in findings if finding.path != "train.py"]
     return [(finding.code, finding.severity, get_marked_text(folder, finding), finding.message) for finding in reported]
 
 
@@ -199,3 +201,33 @@ def test_a_micro_batch_that_is_no_whole_number_of_sequences_is_known(tmp_path, t
     write_job(tmp_path, f"--train_module.rank_microbatch_size={tokens}")
     [finding] = lint(tmp_path, build_options(("CHK001",))).findings
     assert said in finding.message
+
+
+CALLS = """
+from olmo_core.data import NumpyDatasetConfig, NumpyDataLoaderConfig as Loader
+from olmo_core.nn.transformer import TransformerBlockConfig, TransformerConfig
+from olmo_core.train import TrainerConfig
+from olmo_core.train.train_module import TransformerTrainModuleConfig
+
+
+def build(**more):
+    data = NumpyDatasetConfig(sequence_length=8, paths=[], name="fsl")
+    block = TransformerBlockConfig(attention=None)
+    return dict(
+        model=TransformerConfig.olmo2_190M(vocab_size=8, of_the_function=1),
+        train_module=TransformerTrainModuleConfig(rank_microbatch_size=8, max_sequence_length=8, **more),
+        trainer=TrainerConfig(save_folder="x"),
+        loader=Loader(global_batch_size=8, seed=0, workers=4),
+        mine=MyConfig(anything=1),
+    )
+"""
+
+
+def test_arguments_that_a_class_of_the_library_lacks(tmp_path):
+    (tmp_path / "train.py").write_text(CALLS, encoding="utf-8")
+    findings = lint(tmp_path, build_options(select=["KEY001", "KEY002"], olmo_core="3.0.0")).findings
+    assert [(finding.code, finding.severity, finding.message.split("`")[1]) for finding in findings] == [
+        ("KEY002", "error", "NumpyDatasetConfig.sequence_length"),
+        ("KEY001", "error", "NumpyDataLoaderConfig.workers"),
+    ]
+    assert "`name`" in findings[0].notes[0]

@@ -21,8 +21,8 @@ OWN_DATA = {
     "lint/cfglint_train/models/olmo_core.py", "lint/cfglint_train/repository/lookalikes.py",
     "lint/cfglint_train/launches/bundled_files.py", "lint/cfglint_train/forks/vendored.py",
     "lint/cfglint_train/reports/html/page.py", "rules/cfglint_rules/catalogue.py", "rules/cfglint_rules/registry.py",
-    "rules/cfglint_rules/vocabulary/entry_fields.py", "rules/cfglint_rules/vocabulary/environment_variable.py",
-    "rules/cfglint_rules/vocabulary/table.py",
+    "rules/cfglint_rules/vocabulary/dataset_entries.py", "rules/cfglint_rules/vocabulary/entry_fields.py",
+    "rules/cfglint_rules/vocabulary/environment_variable.py", "rules/cfglint_rules/vocabulary/table.py",
     "schemas/cfglint_schemas/vocabulary.py",
 }  # fmt: skip
 """Modules that open files of the package itself."""

@@ -184,17 +184,22 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         for name in beside:
             (folder / f"{name}.json").write_text(json.dumps(BASES[name]))
         (folder / "run.sh").write_text(f"accelerate launch --config_file config.yaml {LAUNCHED[host]}\n")
+    if framework == "llamafactory" and isinstance(over.get("deepspeed"), str):
+        (folder / "run.sh").write_text("CUDA_VISIBLE_DEVICES=0 llamafactory-cli train config.yaml\n")
     if framework == "trl" and "resume_from_checkpoint" in over:
         (folder / "run.sh").write_text("trl sft --config config.yaml\n")
 
 
-GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
+GPUS = {"A100-80GB": 8.0, "L40S": 8.9, "B200": 10.0}
 # Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {
     ("transformers", "5.0.0"): "4.57.1",
     ("transformers", "5.8.0"): "5.7.0",
     ("transformers", "5.9.0"): "5.8.0",
     ("transformers", "5.23.0"): "4.57.1",
+    ("torch", "2.2.0"): "2.1.2",
+    ("torch", "2.5.1"): "2.5.0",
+    ("torch", "2.6.0"): "2.5.1",
     ("torch", "2.7.0"): "2.6.0",
     ("torch", "2.11.0"): "2.10.0",
     ("deepspeed", "0.14.0"): "0.13.5",

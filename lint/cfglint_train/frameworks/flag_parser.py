@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cfglint_train.documents.document import Entry, Route
 from cfglint_train.foundation.frozen import Frozen
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
     from cfglint_train.frameworks.lens import Config
+    from cfglint_train.plan.origin import Place
 
 
 class LauncherOption(Frozen):
@@ -62,6 +63,10 @@ class FlagParser:
     def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
         """Return whether a suggestion for a misspelled flag is certain enough for a fix."""
         return is_close
+
+    def list_call_settings(self, config: Config) -> Iterable[tuple[LauncherOption, Place]]:
+        """List the keyword arguments that a script passes to the framework's classes, each with its place."""
+        return ()
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
         """Return a launch's setting with its place in the vocabulary, or None if it is not checked."""

@@ -174,6 +174,11 @@ class Traits(Frozen):
     metrics_cost: MetricsCost | None = None
     waits_for_cancel: bool = False
     """True if all ranks wait while the job checks for cancellation; otherwise, a separate thread may check."""
+    find_dataset_file: Callable[[Config], tuple[str, str] | None] = lambda _: None
+    """Function that returns the path of the JSON file that describes the data sets of a config, and its key.
+
+    It returns None if the framework has no such file, or does not read it.
+    """
     drops_reference_since: str | None = None
     """First release that skips the reference model if the KL coefficient is 0, or None."""
 

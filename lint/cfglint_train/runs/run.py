@@ -32,6 +32,7 @@ from cfglint_train.settings.cluster_facts import VISIBLE_GPU_OPTIONS
 if TYPE_CHECKING:
     from cfglint_train.frameworks.launchers import IgnoredFile
     from cfglint_train.launches.shared_output_dir import PreviousLaunch
+    from cfglint_train.repository.dataset_file import DatasetFile
     from cfglint_train.settings.house_rules import HouseRule
 
 ASSUMED_GPUS: Final = 8
@@ -122,6 +123,8 @@ class RunInputs(Frozen):
     """Files that a launcher of the run receives but ignores."""
     previous_launches: tuple[PreviousLaunch, ...] = ()
     """Earlier launches that write to the output folder of the run."""
+    dataset_file: DatasetFile | None = None
+    """File that describes the data sets of the run, or None if the run reads none or the repository lacks it."""
     is_checked_elsewhere: bool = False
     """True if all launches pass config files that are checked as runs of their own."""
     hidden_options: str = ""

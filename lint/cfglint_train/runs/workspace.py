@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cfglint_train.launches.launches import Launch, LauncherInput
     from cfglint_train.launches.merged_launch import MergedLaunch
     from cfglint_train.launches.shared_output_dir import PreviousLaunch, SharedOutputDirs
+    from cfglint_train.repository.dataset_file import DatasetFile
 
 
 class Workspace:
@@ -69,6 +70,7 @@ class Workspace:
         self._configs: dict[str, list[Config]] = {}
         self._templates: dict[tuple[str, Route], Template] = {}
         self._shared_output_dirs: SharedOutputDirs | None = None
+        self._dataset_files: dict[str, DatasetFile | None] = {}
 
     def replace_files(self, texts: Mapping[str, bytes]) -> Workspace:
         """Return a copy of the workspace with new contents for some files; the other files are not read again."""
@@ -362,6 +364,7 @@ class Workspace:
                 scripts=launch.documents if launch is not None and main.document.syntax != "shell" else (),
                 ignored_files=tuple(self.scripts.find_ignored_files(main)),
                 previous_launches=self._find_previous_launches(main, launch),
+                dataset_file=self._find_dataset_file(main),
                 hidden_options=self.scripts.describe_hidden_options(main),
                 is_checked_elsewhere=bool(recipes)
                 and all(path and self.read_configs(path) for path in recipes.values()),
@@ -392,6 +395,32 @@ class Workspace:
             ).find_by_suffix(stated_path, referring_file)
             recipes[stated_path] = None if path is None else self.sources.format_path(path, referring_file)
         return recipes
+
+    def _find_dataset_file(self, main: Config) -> DatasetFile | None:
+        """Return the file that describes the data sets of a config, or None if the repository lacks it."""
+        referring_file, find_copy = main.document.path, self.forks.find_enclosing_copy
+        located = frameworks.load(main.framework).traits.find_dataset_file(main) if main.role == "main" else None
+        if located is None:
+            return None
+        stated_path, key = located
+        index, assumption = self.repositories.get_index(referring_file), ""
+        # The nearest folder first: examples of a copy of the framework run in that copy.
+        folders, _ = self.sources.roots.list_folders_above(os.path.dirname(os.path.abspath(referring_file)))
+        paths = (self.sources.find(os.path.join(folder, stated_path), referring_file) for folder in folders)
+        path = next(filter(None, paths), None) or self.sources.find(stated_path, referring_file)
+        if path is None:
+            match = index.find_by_suffix(stated_path, referring_file) if main.has(key) else None
+            if match is None:
+                return None
+            path = self.sources.format_path(match, referring_file)
+            assumption = f"`{stated_path}` is `{path}` of this repository; write that path to be sure"
+        if path not in self._dataset_files:
+            from cfglint_train.repository.dataset_file import read_dataset_file  # few frameworks have such a file
+
+            self._dataset_files[path] = read_dataset_file(path, self.sources, index, find_copy)
+        dataset_file, copy = self._dataset_files[path], find_copy(path)
+        is_in_copy = bool(copy) and find_copy(referring_file) == copy
+        return dataset_file and dataset_file._replace(assumption=assumption, is_in_copy=is_in_copy)
 
     def _read_path_gpus(self, path: str) -> Mapping[str, FieldValue]:
         """Return the GPU facts that a path names, relative to the root of its repository."""

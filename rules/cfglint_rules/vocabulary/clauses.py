@@ -66,7 +66,7 @@ def find_matching_clauses(
 
     With `with_past`, this includes refusals by candidate releases before the effective one.
     """
-    return _match_rows(clauses.list_candidates(settings.list_names()), settings, with_past)
+    return match_rows(clauses.list_candidates(settings.list_names()), settings, with_past)
 
 
 def find_refused_keys(
@@ -81,7 +81,7 @@ def find_refused_keys(
         load_table(config.framework, kind).list_candidates({name.partition(".")[0] for name in names}) if names else ()
     )
     rows_of_keys = [row for row in rows if next(iter(row["when"])) in names]
-    matching = _match_rows(rows_of_keys, Settings(config)) if rows_of_keys else ()
+    matching = match_rows(rows_of_keys, Settings(config)) if rows_of_keys else ()
     return {
         next(iter(clause.when)): max(clause.severity, scope.max_severity, key=SEVERITIES.index)
         for clause, scope in matching
@@ -103,7 +103,7 @@ def find_idle_blocks(config: Config, occurrences: Iterable[KeyOccurrence]) -> fr
     rows_of_blocks = [row for row in rows if next(iter(row["when"])) in names]
     return frozenset(
         next(iter(clause.when))
-        for clause, _ in (_match_rows(rows_of_blocks, Settings(config)) if rows_of_blocks else ())
+        for clause, _ in (match_rows(rows_of_blocks, Settings(config)) if rows_of_blocks else ())
     )
 
 
@@ -117,15 +117,16 @@ def get_dotted_name(occurrence: KeyOccurrence) -> str:
     return ".".join(map(str, occurrence.route))
 
 
-def _match_rows(
+def match_rows(
     rows: Iterable[Row], settings: Settings, with_past: bool = False
 ) -> Iterator[tuple[Clause, ClauseScope]]:
+    """Yield the clauses among `rows` that match the settings, each with the releases at which it holds."""
     for row in rows:
         if not _is_match(row, settings) or _is_changed_by_script(row, settings) or not _is_reached(row, settings):
             continue
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
-            scope = _find_scope(clause, settings.config)
+            scope = find_scope(clause, settings.config)
             if scope is not None and (with_past or not scope.is_past):
                 yield clause, _limit_for_program(_limit_for_copy(clause, scope, row, settings), row, settings)
 
@@ -239,7 +240,7 @@ def _load_condition(name: str, framework: str) -> Callable[[Lookup], bool]:
     return condition
 
 
-def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
+def find_scope(clause: Clause, config: Config) -> ClauseScope | None:
     """Return the releases at which a clause holds, or None if the effective release is not among them."""
     if clause.since is None and clause.before is None:
         candidates = find_candidate_releases(config)

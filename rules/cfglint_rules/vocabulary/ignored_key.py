@@ -3,7 +3,8 @@
 ## What it does
 Reports keys that the target release never reads, and keys that have no effect in combination with the rest of the
 configuration. Examples are parameter offloading below ZeRO-3, options of an unused optimizer, a DeepSpeed section that
-the Trainer does not pass on, and fields of a data set's entry that its prompt type does not read.
+the Trainer does not pass on, fields of a data set's entry that its prompt type does not read, and fields of
+LLaMA-Factory's `dataset_info.json` that resemble a field or belong to another section.
 
 In a TRL recipe or a launch, it also reports options of `ModelConfig` that the repository's program parses and passes to
 nothing: `use_peft`, `load_in_4bit`, `load_in_8bit` and `attn_implementation`.
@@ -80,6 +81,10 @@ def check(run: Run) -> Iterator[Report]:
             if is_reportable and not is_parser_default(config, occurrence.route):
                 yield _report_unread(occurrence, status)
         yield from _report_unread_by_program(config)
+    if run.inputs.dataset_file is not None:
+        from cfglint_rules.vocabulary.dataset_entries import report_unread_dataset_fields  # few runs have such a file
+
+        yield from report_unread_dataset_fields(run)
 
 
 def _report_unread_by_program(config: Config) -> Iterator[Report]:

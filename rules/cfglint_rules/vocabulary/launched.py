@@ -1,8 +1,11 @@
-"""Launch overrides: look up the settings that a launch passes in the framework's vocabulary."""
+"""Launch overrides: look up the settings that a launch passes in the framework's vocabulary.
+
+Keyword arguments that a script passes to the framework's classes are looked up in the same way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from cfglint_rules.vocabulary.effect_by_release import (
@@ -19,7 +22,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.keys import LauncherOption
+from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.origin import Place
@@ -43,6 +46,8 @@ class LaunchedSetting(Frozen):
     """Probable correction of an unknown setting."""
     unset: str = ""
     """Section that the file leaves unset, if the kind is unset."""
+    also: tuple[str, ...] = ()
+    """Other arguments of the same class with the same verdict."""
     value: Any = None
     fact: KeyFact | None = None
     """Fact about the setting at the effective release, if it exists."""
@@ -57,13 +62,9 @@ def list_launched_settings(config: Config, kind: LaunchedKind) -> Iterator[Launc
 
 def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
     keys = frameworks.get_keys(config)
-    if (
-        keys is None
-        or not config.launch_overrides
-        or config.evidence.fork is not None
-        or is_older_than_vocabulary(config)
-    ):
+    if keys is None or config.evidence.fork is not None or is_older_than_vocabulary(config):
         return ()
+    arguments = _judge_arguments(config, keys)
     by_route: dict[Route, LaunchedSetting | None] = {}
     """Verdicts by route, cached because several launches pass the same settings."""
     settings: dict[tuple[str, int], LaunchedSetting] = {}
@@ -80,7 +81,22 @@ def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
             settings.setdefault(
                 (place.document.path, place.span.start), setting._replace(place=place, value=override.value)
             )
-    return tuple(settings.values())
+    return (*arguments, *settings.values())
+
+
+def _judge_arguments(config: Config, keys: Keys) -> Iterable[LaunchedSetting]:
+    """Return the keyword arguments of a script that do not exist; those that a class has lost are one setting."""
+    groups: dict[Any, LaunchedSetting] = {}
+    for option, place in keys.list_call_settings(config):
+        setting = _judge_setting(config, option.route, option, place)
+        if setting is None or setting.kind == "taken":
+            continue
+        is_gone = setting.kind == "gone"
+        key = (option.route[0], setting.effects.spans) if is_gone else (place.document.path, place.span.start)
+        first, name = groups.setdefault(key, setting), str(option.route[-1])
+        if first is not setting and name not in (first.name.rpartition(".")[2], *first.also):
+            groups[key] = first._replace(also=(*first.also, name))
+    return groups.values()
 
 
 def _judge_setting(config: Config, route: Route, option: LauncherOption, place: Place) -> LaunchedSetting | None:

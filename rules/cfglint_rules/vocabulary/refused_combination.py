@@ -6,6 +6,9 @@ validators, and assertions that only run after the model is loaded. It also list
 ruin the run, such as sharded checkpoints that are never written. Ranges that a library checks are entries too: PEFT
 rejects `lora_r: 0`, torch a negative `weight_decay`. An entry only matches if the values of all its settings are known.
 
+For LLaMA-Factory it reads `dataset_info.json`: data sets that the run names but the file lacks, descriptions that do
+not suit the stage or the format, and samples beside the file that lack a column or are dropped.
+
 It also reports launch overrides of keys in a section that an OLMo-core script leaves unset (`Config.merge`, since
 2.5.0).
 
@@ -33,8 +36,12 @@ fork may be in use, most findings are an info.
 
 If a value is invalid by itself (KEY004), its combinations are not reported.
 
+A data set that the dataset file lacks is not reported if a program of the repository names the file, because it may
+add the data set. It is not reported either if LLaMA-Factory ships a data set of that name, unless the repository
+contains a copy of LLaMA-Factory that lacks it.
+
 ## References
-Each entry of `lint/cfglint_train/frameworks/*/refusals.json` names its source.
+Each entry of `lint/cfglint_train/frameworks/*/refusals.json` names its source, and so does each `datasets.json`.
 """
 
 from __future__ import annotations
@@ -83,6 +90,10 @@ def check(run: Run) -> Iterator[Report]:
             )
             if clause_report is not None:
                 yield clause_report
+    if run.inputs.dataset_file is not None:
+        from cfglint_rules.vocabulary.dataset_entries import report_refused_datasets  # few runs have such a file
+
+        yield from report_refused_datasets(run)
 
 
 def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:

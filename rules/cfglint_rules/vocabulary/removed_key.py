@@ -86,6 +86,7 @@ from cfglint_schemas.status import Status, split_route
 from cfglint_train.documents.document import MISSING, Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Fix, Related, Report, Severity
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.wording import join_names
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.key_usage import KeyUse
 from cfglint_train.frameworks.lens import Config, format_route
@@ -164,6 +165,7 @@ def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
         f"`{setting.name}` {reason}: {setting.effects.describe()}",
         setting.place,
         setting.effects.limit_severity("error"),
+        notes=(f"the same holds for {join_names([f'`{name}`' for name in setting.also])}",) if setting.also else (),
         grounds=setting.effects.grounds,
     )
 

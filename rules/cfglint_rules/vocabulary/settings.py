@@ -10,6 +10,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
 - `@trained`: whether a program that receives the file may train; true if none is known to receive it
 - `@used`: whether a config, a command or a program names the file; true for a file that is no companion
+- `@alone`: whether every command that starts the run starts one process on one visible GPU, without a launcher
 - `@names`: the frameworks of the companions that the main config names
 - `@release`: the effective release for this config
 - `@syntax`: the syntax of its file
@@ -38,6 +39,8 @@ from cfglint_train.runs.run import Run
 MAIN_PREFIX: Final = "@main."
 _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
 """Name -> section of the DeepSpeed config that configures the same object."""
+_PLAIN_PROGRAMS: Final = ("llamafactory-cli", "lmf", "python", "python3")
+"""First words of commands that start a single process on a single GPU."""
 _DERIVED_NAMES: Final = frozenset(
     (
         "@ranks",
@@ -45,6 +48,7 @@ _DERIVED_NAMES: Final = frozenset(
         "@capability",
         "@cuda",
         "@published",
+        "@alone",
         "@host",
         "@trainer",
         *_CLIENT_SECTIONS,
@@ -255,6 +259,26 @@ def _find_published_quantization(run: Run) -> Any:
     return quantization or Unknown("the model's weights")
 
 
+def _is_alone(run: Run) -> Any:
+    """Return whether every command starts a single process on one visible GPU.
+
+    It is unknown without a command, and if a script mentions torchrun, which a variable may switch on.
+    """
+    from cfglint_train.documents.shell.document import ShellDocument  # slow import: it parses bash
+
+    visible = run.get_origin("launch.visible_gpus")
+    if not run.main.launches or visible is None or visible.assumption or run.plan.launch.visible_gpus != 1:
+        return Unknown("the command")
+    is_plain = all(
+        isinstance(script, ShellDocument)
+        and script.invocations[number].parent is None
+        and script.invocations[number].head[0].text in _PLAIN_PROGRAMS
+        and b"torchrun" not in script.source.lower()
+        for script, number in run.main.launches
+    )
+    return is_plain or Unknown("the command")
+
+
 def _read_run_value(run: Run, name: str) -> Any:
     if name == "@ranks":
         return _count_ranks(run)
@@ -266,6 +290,8 @@ def _read_run_value(run: Run, name: str) -> Any:
         return _has_cuda(run)
     if name == "@published":
         return _find_published_quantization(run)
+    if name == "@alone":
+        return _is_alone(run)
     if name == "@host":
         return run.main.framework
     if name == "@names":

@@ -30,6 +30,18 @@ def parse_settings(words: Iterable[str]) -> Mapping[Route, Any]:
     return parse_dotlist(list(words))
 
 
+def _find_dataset_file(config: Config) -> tuple[str, str] | None:
+    """Return the path of `dataset_info.json` and its key, or None if the data is on the Hub or already tokenised.
+
+    Sources: LLaMA-Factory 0.7.1 to 0.9.5 `data/parser.py` (get_dataset_list), `data/loader.py` (get_dataset).
+    """
+    folder = config.get("dataset_dir", default="data")
+    is_remote = not isinstance(folder, str) or folder == "ONLINE" or folder.startswith("REMOTE:")
+    if is_remote or config.get("tokenized_path") is not None:
+        return None
+    return f"{folder.rstrip('/')}/dataset_info.json", "dataset_dir"
+
+
 def _parse_trailing(_: Config, words: list[str]) -> Mapping[Route, Any]:
     from cfglint_train.frameworks.llamafactory.options import parse_trailing  # only needed if a script starts the file
 
@@ -54,6 +66,7 @@ FRAMEWORK: Final = Framework(
         suggest_template=find_contradicted_template,
         strict_json=True,
         section_files=SECTION_FILES,
+        find_dataset_file=_find_dataset_file,
         # hparams/parser.py read_args: yaml.safe_load up to 0.9.3, OmegaConf.load from 0.9.4 on.
         refuses_duplicates_since="0.9.4",
     ),

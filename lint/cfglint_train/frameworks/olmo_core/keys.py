@@ -5,12 +5,15 @@ Unknown keys in launch overrides (`--trainer.save_interval=50`) only fail when t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.documents.document import Node, Route
+from cfglint_train.documents.document import Node, Route, Span
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
@@ -25,6 +28,12 @@ Since this release, `Config.merge` sets keys of plain mappings (config.py, `_set
 Up to 2.4.0, OmegaConf creates the section.
 """
 
+_NAMESAKES: Final = frozenset(
+    ("ExperimentConfig", "ExpertParallelConfig", "InstanceFilterConfig", "NemotronBlockConfig")
+)
+"""Names that two classes of the library share, and a class that is built by its own functions (3.0.0)."""
+_INIT_ONLY: Final = frozenset((("TransformerBlockConfig", "attention"),))
+"""Arguments of a constructor that are no settings afterwards (`InitVar`, 2.6.0 and 3.0.0)."""
 
 _SCRIPT_WORDS: Final = 3
 """Number of words that the library's `main` expects before the overrides; scripts expect as many or fewer."""
@@ -51,6 +60,31 @@ class OLMoCoreKeys(Keys):
         previous_words = invocation.words[:index]
         is_setting = index >= _SCRIPT_WORDS or any(word.text.startswith("--") for word in previous_words)
         return is_setting and config.compute_once(_has_full_merge) and config.compute_once(_is_strict)
+
+    def list_call_settings(self, config: Config) -> Iterator[tuple[LauncherOption, Place]]:
+        """Yield the keyword arguments of calls of the library's classes, each with its place.
+
+        The classes are dataclasses without a constructor of their own, so an unknown argument is a TypeError.
+        """
+        import ast  # slow imports, which saved configurations do not need
+
+        from cfglint_train.documents.python.document import PythonDocument
+        from cfglint_train.documents.python.syntax import map_imports, resolve_dotted_name
+
+        document = config.document
+        if not isinstance(document, PythonDocument):
+            return
+        names = map_imports([*document.list_nodes(ast.ImportFrom), *document.list_nodes(ast.Import)])
+        for call in document.list_nodes(ast.Call):
+            full_name = resolve_dotted_name(call.func, names)
+            class_name = full_name.rpartition(".")[2]
+            if not full_name.startswith(_LIBRARY_PREFIX) or class_name in _NAMESAKES:
+                continue
+            for keyword in call.keywords:
+                if keyword.arg is not None and (class_name, keyword.arg) not in _INIT_ONLY:
+                    start = document.find_span(keyword).start
+                    span = Span(start, start + len(keyword.arg.encode()))
+                    yield LauncherOption("script", (class_name, keyword.arg)), Place(document, span)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
         """Return the option for a setting: the innermost library class above it, and the route below that class."""
