@@ -293,6 +293,23 @@ def test_dockerfiles(tmp_path: Path) -> None:
     }
 
 
+def test_folders_of_an_installation(tmp_path: Path) -> None:
+    """Read the folders directly below `installation/`, as in swiss-ai/posttraining; pins there are assumptions."""
+    write_files(
+        tmp_path,
+        **{
+            "installation/arm64/requirements-initial.txt": "trl==0.16.0\n",
+            "installation/arm64/build/requirements.txt": "peft==0.1.0\n",
+            "scripts/arm64/requirements.txt": "torch==2.0.0\n",
+        },
+    )
+    assert list_pins(tmp_path) == {"trl": "==0.16.0 (installation/arm64/requirements-initial.txt:1)"}
+    (tmp_path / ".git").mkdir()
+    pin = Requirements(Roots()).collect_pins(str(tmp_path / "train.py"))["trl"]
+    assert pin.is_optional
+    assert pin.pins[0].is_in_subfolder
+
+
 @pytest.mark.parametrize(
     ("image", "expected"),
     [

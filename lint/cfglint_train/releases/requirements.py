@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 # imported only for those that do.
 _BEGINNINGS: Final = (
     "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
-    "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
-    "pixi.", "pipfile",
+    "env", "conda", "dockerfile", "containerfile", "docker", "install", "setup.py", "setup.cfg", "pixi.", "pipfile",
 )  # fmt: skip
 _ENDINGS: Final = ("requirements.txt", "requirements.in", "requirement.txt", ".dockerfile")
 _REVISION_MARKS: Final = (b"git+", b"git clone", b"/tree/")
