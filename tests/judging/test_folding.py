@@ -1,4 +1,4 @@
-"""One cause in several files: one finding with its places, in the reports that people read."""
+"""One cause or remedy in several files: one finding with its places, in the reports that people read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_recipes(folder: Path, *sizes: str) -> None:
         (folder / f"{number}.yaml").write_text(RECIPE.format(size=size), encoding="utf-8")
 
 
-def test_infos_with_one_message_are_one_finding(tmp_path: Path) -> None:
+def test_infos_with_one_remedy_are_one_finding(tmp_path: Path) -> None:
     write_recipes(tmp_path, *["9B"] * 9, "3B")
     result = lint(tmp_path)
     folded = fold_places(result)
@@ -36,9 +36,10 @@ def test_infos_with_one_message_are_one_finding(tmp_path: Path) -> None:
     assert [(finding.path, len(finding.others)) for finding in remote] == [("0.yaml", 9)]
     assert len(remote[0].related) == MAX_LISTED_PLACES
     assert remote[0].notes[-1] == "the same in 4 more places"
-    # The models differ, so the causes do.
-    unchecked = [(finding.path, len(finding.others)) for finding in folded.findings if finding.code == "CHK001"]
-    assert unchecked == [("0.yaml", 8), ("9.yaml", 0)]
+    # The models differ, but the remedy is the same.
+    (unchecked,) = (finding for finding in folded.findings if finding.code == "CHK001")
+    assert len(unchecked.others) == 9
+    assert {place.message for place in unchecked.related} == {"the same here"}
     assert len(folded.not_checked) == len(result.not_checked) == 10
 
 
@@ -47,7 +48,8 @@ def test_findings_of_two_repositories_stay_apart(tmp_path: Path) -> None:
     write_recipes(tmp_path / "b", "9B", "9B")
     with change_directory(tmp_path):
         folded = fold_places(lint(tmp_path))
-    assert not any(finding.others for finding in folded.findings)
+    heads = {finding.path: len(finding.others) for finding in folded.findings if finding.code == "SEC001"}
+    assert heads == {"a/0.yaml": 2, "b/0.yaml": 1}
 
 
 @pytest.mark.parametrize(("output_format", "count"), [("text", 1), ("concise", 4), ("json", 1), ("sarif", 4)])
@@ -77,11 +79,12 @@ trl sft --model_name_or_path Qwen/Qwen2.5-7B-Instruct --dataset_name d --max_len
     ("output_format", "micro", "codes"),
     [
         ("text", 4, {"MEM001": "info"}),
-        ("json", 4, {"MEM001": "info", "MEM003": "info"}),
+        ("json", 4, {"MEM001": "info"}),
+        ("concise", 4, {"MEM001": "info", "MEM003": "info"}),
         ("text", 1, {"MEM003": "info"}),
     ],
 )
-def test_infos_that_the_same_edits_settle_are_one_finding_in_text(
+def test_infos_that_the_same_edits_settle_are_one_finding(
     tmp_path: Path, output_format: str, micro: int, codes: dict[str, str]
 ) -> None:
     (tmp_path / "run.sh").write_text(PACKED.format(micro=micro), encoding="utf-8")
@@ -92,5 +95,5 @@ def test_infos_that_the_same_edits_settle_are_one_finding_in_text(
     else:
         heads = (line.split()[1:3] for line in outcome.out.splitlines() if line.startswith("run.sh"))
         found = {code: severity for severity, code in heads}
-        assert ("(MEM003)" in outcome.out) is (micro == 4)
+        assert ("(MEM003)" in outcome.out) is (output_format == "text" and micro == 4)
     assert found == codes

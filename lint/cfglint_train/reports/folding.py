@@ -1,4 +1,4 @@
-"""One cause in several files, and one fix for several infos: one finding, for reports that people read.
+"""One cause or one remedy in several files: one finding, for reports that people read.
 
 The same advice on each of forty recipes is noise. Reports that mark lines of files (annotations, SARIF) and the
 baseline keep every finding.
@@ -6,6 +6,7 @@ baseline keep every finding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cfglint_rules.registry import RULES
@@ -17,24 +18,29 @@ from cfglint_train.judging.one_disease import describe_parts
 from cfglint_train.judging.result import Result
 
 MIN_PLACES: Final = 4
-"""Minimum number of places that are folded; two or three are easier to read one by one."""
+"""Minimum number of warnings or errors that are folded; two or three are easier to read one by one."""
 MAX_LISTED_PLACES: Final = 5
 """Maximum number of other places that a finding lists; the rest are only counted."""
 
 
 def fold_places(result: Result) -> Result:
-    """Return the result with findings that differ only in their place as one finding.
+    """Return the result with infos of one code and one remedy, within one repository, as one finding.
 
-    This applies to the rules that set `folds`, within one repository. Findings in a file that several runs share
-    already list these runs.
+    For the rules that set `folds`, warnings and errors that differ only in their place are one finding too. Findings in
+    a file that several runs share already list these runs.
     """
     roots = Roots()
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for number, finding in enumerate(result.findings):
-        can_fold = finding.place is not None and RULES[finding.code].folds
+        can_fold = finding.place is not None and (finding.severity == "info" or RULES[finding.code].folds)
         key = _build_key(finding, roots.find_root(finding.path)[0]) if can_fold else (number,)
         groups.setdefault(key, []).append(finding)
-    folded = {id(finding): group for group in groups.values() if len(group) >= MIN_PLACES for finding in group}
+    folded = {
+        id(finding): group
+        for group in groups.values()
+        if len(group) >= (2 if group[0].severity == "info" else MIN_PLACES)
+        for finding in group
+    }
     return result._replace(
         findings=tuple(
             _fold(folded[id(finding)]) if id(finding) in folded else finding
@@ -47,7 +53,7 @@ def fold_places(result: Result) -> Result:
 def merge_infos(result: Result) -> Result:
     """Return the result with infos on one quantity that the same edits settle as one finding, that of the first rule.
 
-    This is for text. Errors and warnings of one disease are one finding in all reports.
+    Errors and warnings of one disease are one finding in all reports.
     """
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for number, finding in enumerate(result.findings):
@@ -63,15 +69,26 @@ def merge_infos(result: Result) -> Result:
 
 
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
-    """Return what findings with one cause have in common: everything but their place."""
-    remedy = None if finding.fix is None else (finding.fix.applicability, finding.fix.message, finding.fix.refused)
+    """Return what findings to fold have in common: everything but their place, or for infos the remedy alone.
+
+    Figures in a remedy may differ, such as sizes in GiB.
+    """
+    fix = finding.fix
+    remedy = None if fix is None else (fix.applicability, fix.message, fix.refused)
+    if finding.severity == "info":
+        text = finding.help or finding.message if fix is None else str(remedy)
+        return root, finding.code, re.sub(r"\d[\d.,]*", "#", text)
     return root, finding.code, finding.severity, finding.message, finding.help, remedy
 
 
 def _fold(group: Sequence[Finding]) -> Finding:
     """Return the first finding of a group with the places and edits of the others."""
     first, *others = group
-    places = [Related(other.place, "the same here") for other in others if other.place is not None]
+    places = [
+        Related(other.place, "the same here" if other.message == first.message else other.message)
+        for other in others
+        if other.place is not None
+    ]
     unlisted = len(places) - MAX_LISTED_PLACES
     notes = (*first.notes, f"the same in {format_count(unlisted, 'more place')}") if unlisted > 0 else first.notes
     edits = tuple(edit for finding in group if finding.fix is not None for edit in finding.fix.edits)
