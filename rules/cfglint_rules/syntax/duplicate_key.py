@@ -24,7 +24,7 @@ value and has none is an error, even if the option follows again with a value: a
 
 Two cases are not duplicates:
 
-- options that a script sets under different conditions (an `if` and its `else`)
+- options of which a script passes one only under a condition (`${RESUME:+--ckpt_path $RESUME}`, an `if` and its `else`)
 - an option that looks like an abbreviation of another option (`--model_name`), if a program in the repository declares
   it
 
