@@ -26,8 +26,8 @@ MAX_LISTED_PLACES: Final = 5
 def fold_places(result: Result) -> Result:
     """Return the result with infos of one code and one remedy, within one repository, as one finding.
 
-    For the rules that set `folds`, warnings and errors that differ only in their place are one finding too. Findings in
-    a file that several runs share already list these runs.
+    For the rules that set `folds`, the same holds for warnings and errors. Findings in a file that several runs share
+    already list these runs.
     """
     roots = Roots()
     groups: dict[tuple[Any, ...], list[Finding]] = {}
@@ -69,16 +69,10 @@ def merge_infos(result: Result) -> Result:
 
 
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
-    """Return what findings to fold have in common: everything but their place, or for infos the remedy alone.
-
-    Figures in a remedy may differ, such as sizes in GiB.
-    """
+    """Return what findings to fold have in common: the remedy, in which figures may differ, such as sizes in GiB."""
     fix = finding.fix
-    remedy = None if fix is None else (fix.applicability, fix.message, fix.refused)
-    if finding.severity == "info":
-        text = finding.help or finding.message if fix is None else str(remedy)
-        return root, finding.code, re.sub(r"\d[\d.,]*", "#", text)
-    return root, finding.code, finding.severity, finding.message, finding.help, remedy
+    remedy = finding.help or finding.message if fix is None else f"{fix.applicability} {fix.message} {fix.refused}"
+    return root, finding.code, finding.severity, re.sub(r"\d[\d.,]*", "#", remedy)
 
 
 def _fold(group: Sequence[Finding]) -> Finding:
