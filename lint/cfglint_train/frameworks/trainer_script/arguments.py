@@ -102,7 +102,9 @@ def find_keyword_uses(document: Document, root: Route) -> list[KeyUse]:
     return [
         KeyUse((name,), part.entry, partial(_compare_releases, since))
         for name, since, part in candidates
-        if part is not None and part.name == KEYWORD_PREFIX + name and is_unconditional(part.entry, document)
+        if part is not None
+        and part.name == KEYWORD_PREFIX + name
+        and (part.entry is None or is_unconditional(part.entry, document))
     ]
 
 
