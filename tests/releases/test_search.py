@@ -380,3 +380,12 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("ARG A=" + "a" * 100_000 + "\nRUN pip install " + "$A" * 100_000 + " torch\n")
     (tmp_path / "uv.lock").write_text('[[package]]\nname = "torch"\nversion = "2.6.0"\n' + "markers\n" * 100_000)
     assert list_pins(tmp_path) == {"torch": "==2.6.0 (uv.lock:2)"}
+
+
+def test_pins_of_the_working_folder_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that is given by its name reads the pins that a check of the folder reads."""
+    write_files(tmp_path, **{"requirements.txt": "trl==0.16.0\n", "scripts/run.sh": ""})
+    script = str(tmp_path / "scripts/run.sh")
+    assert Requirements(Roots()).collect_pins(script) == {}
+    monkeypatch.chdir(tmp_path)
+    assert list(Requirements(Roots()).collect_pins(script)) == ["trl"]

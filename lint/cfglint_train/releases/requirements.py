@@ -54,9 +54,13 @@ class Requirements:
         return self._pins_by_folder[folder]
 
     def _list_folders(self, folder: str) -> tuple[str, ...]:
-        """Return a folder and its parents up to the repository root, or only the folder outside a repository."""
+        """Return a folder and its parents up to the repository root, or outside a repository up to the working folder.
+
+        A folder that is not below the working folder is returned alone.
+        """
         folders, has_root = self._roots.list_folders_above(folder)
-        return folders if has_root else folders[:1]
+        working = os.getcwd()
+        return folders if has_root else folders[: folders.index(working) + 1 if working in folders else 1]
 
 
 def _is_candidate(folder: str, name: str) -> bool:
