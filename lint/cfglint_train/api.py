@@ -146,9 +146,9 @@ class LintResult(_InputResult):
     def findings(self) -> tuple[Finding, ...]:
         """The findings of the rules, ordered by path, position and code; one with the same cause lists its places."""
         from cfglint_train.reports import json
-        from cfglint_train.reports.folding import fold_places, merge_infos
+        from cfglint_train.reports.folding import fold_places
 
-        return tuple(json.list_findings(fold_places(merge_infos(self.raw))))
+        return tuple(json.list_findings(fold_places(self.raw)))
 
     @cached_property
     def files(self) -> tuple[CheckedFile, ...]:

@@ -48,8 +48,7 @@ def test_findings_of_two_repositories_stay_apart(tmp_path: Path) -> None:
     write_recipes(tmp_path / "b", "9B", "9B")
     with change_directory(tmp_path):
         folded = fold_places(lint(tmp_path))
-    heads = {finding.path: len(finding.others) for finding in folded.findings if finding.code == "SEC001"}
-    assert heads == {"a/0.yaml": 2, "b/0.yaml": 1}
+    assert not any(finding.others for finding in folded.findings)
 
 
 @pytest.mark.parametrize(("output_format", "count"), [("text", 1), ("concise", 4), ("json", 1), ("sarif", 4)])
@@ -79,12 +78,11 @@ trl sft --model_name_or_path Qwen/Qwen2.5-7B-Instruct --dataset_name d --max_len
     ("output_format", "micro", "codes"),
     [
         ("text", 4, {"MEM001": "info"}),
-        ("json", 4, {"MEM001": "info"}),
-        ("concise", 4, {"MEM001": "info", "MEM003": "info"}),
+        ("json", 4, {"MEM001": "info", "MEM003": "info"}),
         ("text", 1, {"MEM003": "info"}),
     ],
 )
-def test_infos_that_the_same_edits_settle_are_one_finding(
+def test_infos_that_the_same_edits_settle_are_one_finding_in_text(
     tmp_path: Path, output_format: str, micro: int, codes: dict[str, str]
 ) -> None:
     (tmp_path / "run.sh").write_text(PACKED.format(micro=micro), encoding="utf-8")
@@ -95,5 +93,5 @@ def test_infos_that_the_same_edits_settle_are_one_finding(
     else:
         heads = (line.split()[1:3] for line in outcome.out.splitlines() if line.startswith("run.sh"))
         found = {code: severity for severity, code in heads}
-        assert ("(MEM003)" in outcome.out) is (output_format == "text" and micro == 4)
+        assert ("(MEM003)" in outcome.out) is (micro == 4)
     assert found == codes

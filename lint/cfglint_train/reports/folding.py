@@ -18,7 +18,7 @@ from cfglint_train.judging.one_disease import describe_parts
 from cfglint_train.judging.result import Result
 
 MIN_PLACES: Final = 4
-"""Minimum number of warnings or errors that are folded; two or three are easier to read one by one."""
+"""Minimum number of places that are folded; two or three are easier to read one by one."""
 MAX_LISTED_PLACES: Final = 5
 """Maximum number of other places that a finding lists; the rest are only counted."""
 
@@ -35,12 +35,7 @@ def fold_places(result: Result) -> Result:
         can_fold = finding.place is not None and (finding.severity == "info" or RULES[finding.code].folds)
         key = _build_key(finding, roots.find_root(finding.path)[0]) if can_fold else (number,)
         groups.setdefault(key, []).append(finding)
-    folded = {
-        id(finding): group
-        for group in groups.values()
-        if len(group) >= (2 if group[0].severity == "info" else MIN_PLACES)
-        for finding in group
-    }
+    folded = {id(finding): group for group in groups.values() if len(group) >= MIN_PLACES for finding in group}
     return result._replace(
         findings=tuple(
             _fold(folded[id(finding)]) if id(finding) in folded else finding
@@ -53,7 +48,7 @@ def fold_places(result: Result) -> Result:
 def merge_infos(result: Result) -> Result:
     """Return the result with infos on one quantity that the same edits settle as one finding, that of the first rule.
 
-    Errors and warnings of one disease are one finding in all reports.
+    This is for text. Errors and warnings of one disease are one finding in all reports.
     """
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for number, finding in enumerate(result.findings):

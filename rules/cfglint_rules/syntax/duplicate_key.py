@@ -24,7 +24,7 @@ value and has none is an error, even if the option follows again with a value: a
 
 Two cases are not duplicates:
 
-- options of which a script passes one only under a condition (`${RESUME:+--ckpt_path $RESUME}`, an `if` and its `else`)
+- options that a script sets under different conditions (an `if` and its `else`)
 - an option that looks like an abbreviation of another option (`--model_name`), if a program in the repository declares
   it
 
@@ -109,7 +109,11 @@ def _is_program_option(config: Config, entry: Entry) -> bool:
 
 
 def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> bool:
-    texts = (document.get_text(entry.value.span) for entry in entries)
+    words = (getattr(entry.value, "word", None) for entry in entries)  # of a command: with its variables expanded
+    texts = (
+        document.get_text(entry.value.span) if word is None else word.text
+        for entry, word in zip(entries, words, strict=True)
+    )
     if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are the same expansion
         texts = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in texts)
     return len(set(texts)) > 1

@@ -210,8 +210,8 @@ class ShellScript(Document):
     def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
         """Yield options that are passed twice to a Python program.
 
-        argparse uses the last of them; other programs often accept an option several times. An option that is passed
-        under another condition than the first does not count: it may be left out, or override the first on purpose.
+        argparse uses the last of them; other programs often accept an option several times. Two options with different
+        conditions do not count, because they may never be passed together.
         """
         for route, entry, first in super().find_duplicate_keys():
             invocation = self.invocations[route[0]] if route and isinstance(route[0], int) else None
@@ -220,7 +220,7 @@ class ShellScript(Document):
                 and invocation.parent is not None
                 and self.invocations[invocation.parent].program
                 in ("python", "torchrun", "deepspeed", "accelerate launch")
-                and invocation.find_condition(first) == invocation.find_condition(entry)
+                and not _has_separate_conditions(invocation.find_condition(first), invocation.find_condition(entry))
             ):
                 yield route, entry, first
 
@@ -422,6 +422,11 @@ class ShellScript(Document):
                     return kind, Span(node.start_byte, node.end_byte)
             node = node.parent
         return "command", Span(0, len(self.source))
+
+
+def _has_separate_conditions(first: str, second: str) -> bool:
+    """Return whether two options have different conditions, which need not both hold."""
+    return bool(first and second) and first != second
 
 
 _CONTAINERS: Final = {
