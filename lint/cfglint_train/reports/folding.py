@@ -24,15 +24,16 @@ MAX_LISTED_PLACES: Final = 5
 
 
 def fold_places(result: Result) -> Result:
-    """Return the result with infos of one code and one remedy, within one repository, as one finding.
+    """Return the result with infos that the same fix settles, within one repository, as one finding.
 
-    For the rules that set `folds`, the same holds for warnings and errors. Findings in a file that several runs share
-    already list these runs.
+    For the rules that set `folds`, this applies to all findings with one cause. Findings in a file that several runs
+    share already list these runs.
     """
     roots = Roots()
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for number, finding in enumerate(result.findings):
-        can_fold = finding.place is not None and (finding.severity == "info" or RULES[finding.code].folds)
+        is_advice = finding.severity == "info" and finding.fix is not None
+        can_fold = finding.place is not None and (is_advice or RULES[finding.code].folds)
         key = _build_key(finding, roots.find_root(finding.path)[0]) if can_fold else (number,)
         groups.setdefault(key, []).append(finding)
     folded = {id(finding): group for group in groups.values() if len(group) >= MIN_PLACES for finding in group}
@@ -64,10 +65,18 @@ def merge_infos(result: Result) -> Result:
 
 
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
-    """Return what findings to fold have in common: the remedy, in which figures may differ, such as sizes in GiB."""
+    """Return what findings to fold have in common: their fix, or else their message and help.
+
+    Findings that only say what was not checked have their remedy in common. Figures may differ, such as sizes in GiB.
+    """
     fix = finding.fix
-    remedy = finding.help or finding.message if fix is None else f"{fix.applicability} {fix.message} {fix.refused}"
-    return root, finding.code, finding.severity, re.sub(r"\d[\d.,]*", "#", remedy)
+    if fix is not None:
+        cause = f"{fix.applicability} {fix.message} {fix.refused}"
+    elif RULES[finding.code].unchecked and finding.help:
+        cause = finding.help
+    else:
+        cause = f"{finding.message} {finding.help}"
+    return root, finding.code, finding.severity, re.sub(r"\d[\d.,]*", "#", cause)
 
 
 def _fold(group: Sequence[Finding]) -> Finding:

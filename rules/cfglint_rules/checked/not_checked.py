@@ -40,7 +40,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.not_estimated import explain_not_estimated
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory")
+RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory", folds=True)
 
 
 def check(run: Run) -> Iterator[Report]:

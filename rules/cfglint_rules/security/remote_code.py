@@ -49,6 +49,7 @@ RULE: Final = Rule(
     fix="unsafe",
     needs={"model.trust_remote_code": (True,)},
     writes=("model.trust_remote_code", "method.lora_kernels"),
+    folds=True,
 )
 
 _FIELD: Final = "model.trust_remote_code"
