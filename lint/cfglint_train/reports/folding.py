@@ -70,13 +70,12 @@ def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
     Findings that only say what was not checked have their remedy in common. Figures may differ, such as sizes in GiB.
     """
     fix = finding.fix
+    cause: tuple[str | None, ...] = (finding.message, finding.help)
     if fix is not None:
-        cause = f"{fix.applicability} {fix.message} {fix.refused}"
+        cause = (fix.applicability, fix.message, fix.refused)
     elif RULES[finding.code].unchecked and finding.help:
-        cause = finding.help
-    else:
-        cause = f"{finding.message} {finding.help}"
-    return root, finding.code, finding.severity, re.sub(r"\d[\d.,]*", "#", cause)
+        cause = (finding.help,)
+    return (root, finding.code, finding.severity, *(re.sub(r"\d[\d.,]*", "#", part or "") for part in cause))
 
 
 def _fold(group: Sequence[Finding]) -> Finding:
