@@ -49,7 +49,7 @@ class Rule(Frozen):
     depends_on_unseen_flags: bool = False
     """True if the rule compares numbers that unseen options of the launch may override."""
     folds: bool = False
-    """True if reports show its findings with the same message once per repository, with their places."""
+    """True if reports show its findings with one cause once per repository, with their places."""
     reported_by_engine: Occasion | None = None
     """Occasion on which the engine itself reports under this rule's code."""
     unchecked: Literal["memory", "host", "keys", "run"] | None = None

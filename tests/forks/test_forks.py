@@ -729,3 +729,17 @@ def test_explain_shows_evidence_with_its_scope_and_place(
     line = len(source.splitlines())
     outcome = run_cfglint("--explain", f"KEY001:{line}", "a.yaml", cwd=tmp_path)
     assert f"{scope} ({place})" in " ".join(outcome.out.split()), outcome.out + outcome.err
+
+
+def test_a_file_for_a_program_of_another_package_is_not_upstreams(tmp_path: Path) -> None:
+    """The program reads the file with classes of its own, as in OptimalScale/LMFlow."""
+    recipe = "model_name_or_path: m\nfinetuning_type: full\ntemplate: llama3\ncutoff_len: 512\nlab_key: 1\n"
+    files = {
+        "c.yaml": f"{recipe}do_train: true\noutput_dir: out\n",
+        "train.py": "from lab.args import Arguments\n",
+        "lab/args.py": "class Arguments: ...\n",
+        "run.sh": "python train.py c.yaml\n",
+    }
+    (finding,) = lint(write_repository(tmp_path / "x", **files), build_options(select=["KEY001"])).findings
+    assert finding.severity == "info"
+    assert finding.message.endswith("`train.py` of the repository imports another package instead")

@@ -293,6 +293,23 @@ def test_dockerfiles(tmp_path: Path) -> None:
     }
 
 
+def test_folders_of_an_installation(tmp_path: Path) -> None:
+    """Read the folders directly below `installation/`, as in swiss-ai/posttraining; pins there are assumptions."""
+    write_files(
+        tmp_path,
+        **{
+            "installation/arm64/requirements-initial.txt": "trl==0.16.0\n",
+            "installation/arm64/build/requirements.txt": "peft==0.1.0\n",
+            "scripts/arm64/requirements.txt": "torch==2.0.0\n",
+        },
+    )
+    assert list_pins(tmp_path) == {"trl": "==0.16.0 (installation/arm64/requirements-initial.txt:1)"}
+    (tmp_path / ".git").mkdir()
+    pin = Requirements(Roots()).collect_pins(str(tmp_path / "train.py"))["trl"]
+    assert pin.is_optional
+    assert pin.pins[0].is_in_subfolder
+
+
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
@@ -363,3 +380,12 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("ARG A=" + "a" * 100_000 + "\nRUN pip install " + "$A" * 100_000 + " torch\n")
     (tmp_path / "uv.lock").write_text('[[package]]\nname = "torch"\nversion = "2.6.0"\n' + "markers\n" * 100_000)
     assert list_pins(tmp_path) == {"torch": "==2.6.0 (uv.lock:2)"}
+
+
+def test_pins_of_the_working_folder_without_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that is given by its name reads the pins that a check of the folder reads."""
+    write_files(tmp_path, **{"requirements.txt": "trl==0.16.0\n", "scripts/run.sh": ""})
+    script = str(tmp_path / "scripts/run.sh")
+    assert Requirements(Roots()).collect_pins(script) == {}
+    monkeypatch.chdir(tmp_path)
+    assert list(Requirements(Roots()).collect_pins(script)) == ["trl"]

@@ -256,8 +256,11 @@ def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
     return Remedy(fix.applicability, fix.message, tuple(edits))
 
 
-_REQUIRED_BY: Final[Mapping[Field, Field]] = {"parallel.broadcasts_weights": "parallel.cpu_efficient_loading"}
-"""Fields that are written together with another field, which the framework refuses without them."""
+_DEPENDS_ON: Final[Mapping[Field, Field]] = {
+    "parallel.broadcasts_weights": "parallel.cpu_efficient_loading",
+    "parallel.wrapped_classes": "parallel.wrapping",
+}
+"""Fields that are written together with another field, or that the framework reads only with it."""
 
 
 def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
@@ -269,7 +272,7 @@ def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
     differences = {
         field: value
         for field, value in find_changed_fields(before.stated_plan, after.stated_plan).items()
-        if field in changes or not (_is_consequence(before, after, field) or _REQUIRED_BY.get(field) in changes)
+        if field in changes or not (_is_consequence(before, after, field) or _DEPENDS_ON.get(field) in changes)
     }
     return differences == {field: value for field, value in changes.items() if before.stated_plan.get(field) != value}
 

@@ -48,7 +48,7 @@ class Judgement(Frozen):
             return "warning"
         if not self.grounds:
             return "error"
-        return "info" if _find_filling_release(self.run) is None else "warning"
+        return "info" if self.run.compute_once(_find_filling_release) is None else "warning"
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
@@ -59,7 +59,7 @@ class Judgement(Frozen):
         samples = _count_full_length_samples(self) if self.verdict == "does not fit" else None
         if samples is None:
             return ()
-        filling_release = _find_filling_release(self.run)
+        filling_release = self.run.compute_once(_find_filling_release)
         exception = (
             "if one has it and the others are short, it may fit"
             if filling_release is None

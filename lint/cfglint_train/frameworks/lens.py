@@ -106,7 +106,7 @@ class Config:
 
     __slots__ = (
         "_cache",
-        "_overridden_keys",
+        "_overrides_by_key",
         "_top_entries",
         "_values",
         "assumption",
@@ -148,7 +148,7 @@ class Config:
         self.assumption = assumption
         self._cache: dict[Callable[[Config], Any], Any] = {}
         self._top_entries: dict[str, Entry] | None = None
-        self._overridden_keys: frozenset[str | int] = frozenset()
+        self._overrides_by_key: dict[str | int, list[tuple[Route, Override]]] = {}
         self._values: dict[Route, Any] = {}
 
     @property
@@ -187,15 +187,14 @@ class Config:
     def get_value(self, *route: str | int) -> Any:
         """Return the plain value of a setting, or MISSING if it is not stated."""
         if self._top_entries is None:
-            self._top_entries, self._overridden_keys = (
-                self._collect_top_entries(),
-                frozenset(route[0] for route in self.overrides),
-            )
+            self._top_entries = self._collect_top_entries()
+            for other, override in self.overrides.items():
+                self._overrides_by_key.setdefault(other[0], []).append((other, override))
         if (
             self._top_entries is not NO_TOP
             and route
             and route[0] not in self._top_entries
-            and route[0] not in self._overridden_keys
+            and route[0] not in self._overrides_by_key
         ):
             return MISSING  # most settings of a framework are not stated
         value = self._values.get(route, _NOT_CACHED)
@@ -225,7 +224,7 @@ class Config:
             value = self.overrides[nearest].value
             for step in route[len(nearest) :]:
                 value = value.get(step, MISSING) if isinstance(value, dict) else MISSING
-        for other, override in self.overrides.items():
+        for other, override in self._overrides_by_key.get(route[0], ()) if route else self.overrides.items():
             if len(other) > len(route) and other[: len(route)] == route:
                 value = _replace_nested(value, other[len(route) :], override.value)
         return value

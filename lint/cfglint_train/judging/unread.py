@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
-from cfglint_train.documents.document import Position
 from cfglint_train.findings.finding import Finding, Severity, shorten_message
 from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.typed import Final
@@ -33,22 +32,14 @@ def report_unread(documents: Documents, selection: Selection, ledger: Ledger) ->
         rule = registry.ENGINE_RULES[unread_file.cause]
         if selection.is_ignored(rule, unread_file.path):
             documents.ignore(unread_file.path, f"{unread_file.message} ({rule.code} is ignored here)")
-        elif unread_file.cause in _REMEDIES:
-            remedy = _REMEDIES[unread_file.cause]
-            _add_finding(
-                rule,
-                unread_file.path,
-                unread_file.position,
-                unread_file.message,
-                selection,
-                ledger,
-                remedy,
-                unread_file.place,
-            )
+            continue
+        trouble = Trouble(unread_file.path, unread_file.message, unread_file.position)
+        remedy = _REMEDIES.get(unread_file.cause)
+        if remedy is None:
+            ledger.troubles.append(trouble)
+            _add_finding(rule, trouble, selection, ledger, unread_file.help)
         else:
-            _report_trouble(
-                rule, unread_file.path, unread_file.position, unread_file.message, selection, ledger, unread_file.help
-            )
+            _add_finding(rule, trouble, selection, ledger, remedy, unread_file.place)
 
 
 def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
@@ -57,14 +48,17 @@ def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) 
     if selection.is_ignored(rule, path):
         ledger.skipped.append(SkippedFile(path, f"{message} ({rule.code} is ignored here)"))
     else:
-        _report_trouble(rule, path, START, message, selection, ledger)
+        trouble = Trouble(path, message, START)
+        ledger.troubles.append(trouble)
+        _add_finding(rule, trouble, selection, ledger)
 
 
 def report_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
     """Report at `path` that the repository was not searched completely; all findings remain valid."""
     message = f"the repository was not searched completely: {bound}"
     help = "exclude data with `.gitignore` or `extend-exclude`"
-    _add_finding(registry.ENGINE_RULES["limit"], path, START, message, selection, ledger, help, severity="info")
+    trouble = Trouble(path, message, START)
+    _add_finding(registry.ENGINE_RULES["limit"], trouble, selection, ledger, help, severity="info")
 
 
 def report_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
@@ -73,36 +67,24 @@ def report_budget(paths: list[str], budget: Budget, selection: Selection, ledger
     more = f" and {len(paths) - _MAX_LISTED_FILES} more" if len(paths) > _MAX_LISTED_FILES else ""
     files, limit = format_count(len(paths), "file"), f"{budget.seconds:g} s of CPU time in total"
     message = shorten_message(f"{files} not fully checked within {limit}: {first}{more}")
-    ledger.troubles.append(Trouble(paths[0], message, START, is_global=True))
+    trouble = Trouble(paths[0], message, START, is_global=True)
+    ledger.troubles.append(trouble)
     help = "raise `max-cpu-seconds`, or check fewer files at once"
-    _add_finding(registry.ENGINE_RULES["limit"], paths[0], START, message, selection, ledger, help)
-
-
-def _report_trouble(
-    rule: Rule,
-    path: str,
-    position: Position,
-    message: str,
-    selection: Selection,
-    ledger: Ledger,
-    help: str | None = None,
-) -> None:
-    ledger.troubles.append(Trouble(path, message, position))
-    _add_finding(rule, path, position, message, selection, ledger, help)
+    _add_finding(registry.ENGINE_RULES["limit"], trouble, selection, ledger, help)
 
 
 def _add_finding(
     rule: Rule,
-    path: str,
-    position: Position,
-    message: str,
+    trouble: Trouble,
     selection: Selection,
     ledger: Ledger,
     help: str | None = None,
-    marked_place: Place | None = None,
+    place: Place | None = None,
     severity: Severity | None = None,
 ) -> None:
+    """Add a finding on a trouble, at the marked place or else at the trouble's position."""
+    path, start = trouble.path, trouble.position or START
     if rule.code in selection.list_enabled(path):
         severity = selection.find_severity(rule, path) or severity or rule.severity
-        end = position if marked_place is None else marked_place.document.locate(marked_place.span.end)
-        ledger.add([Finding(rule.code, rule.name, severity, message, path, position, end, marked_place, help=help)], 0)
+        end = start if place is None else place.document.locate(place.span.end)
+        ledger.add([Finding(rule.code, rule.name, severity, trouble.message, path, start, end, place, help=help)], 0)

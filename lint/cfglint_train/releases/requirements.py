@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 # imported only for those that do.
 _BEGINNINGS: Final = (
     "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
-    "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
-    "pixi.", "pipfile",
+    "env", "conda", "dockerfile", "containerfile", "docker", "install", "setup.py", "setup.cfg", "pixi.", "pipfile",
 )  # fmt: skip
 _ENDINGS: Final = ("requirements.txt", "requirements.in", "requirement.txt", ".dockerfile")
 _REVISION_MARKS: Final = (b"git+", b"git clone", b"/tree/")
@@ -55,9 +54,13 @@ class Requirements:
         return self._pins_by_folder[folder]
 
     def _list_folders(self, folder: str) -> tuple[str, ...]:
-        """Return a folder and its parents up to the repository root, or only the folder outside a repository."""
+        """Return a folder and its parents up to the repository root, or outside a repository up to the working folder.
+
+        A folder that is not below the working folder is returned alone.
+        """
         folders, has_root = self._roots.list_folders_above(folder)
-        return folders if has_root else folders[:1]
+        working = os.getcwd()
+        return folders if has_root else folders[: folders.index(working) + 1 if working in folders else 1]
 
 
 def _is_candidate(folder: str, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""One cause in several files, and one fix for several infos: one finding, for reports that people read.
+"""One cause or one remedy in several files: one finding, for reports that people read.
 
 The same advice on each of forty recipes is noise. Reports that mark lines of files (annotations, SARIF) and the
 baseline keep every finding.
@@ -6,6 +6,7 @@ baseline keep every finding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cfglint_rules.registry import RULES
@@ -23,15 +24,16 @@ MAX_LISTED_PLACES: Final = 5
 
 
 def fold_places(result: Result) -> Result:
-    """Return the result with findings that differ only in their place as one finding.
+    """Return the result with infos that the same fix settles, within one repository, as one finding.
 
-    This applies to the rules that set `folds`, within one repository. Findings in a file that several runs share
-    already list these runs.
+    For the rules that set `folds`, this applies to all findings with one cause. Findings in a file that several runs
+    share already list these runs.
     """
     roots = Roots()
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for number, finding in enumerate(result.findings):
-        can_fold = finding.place is not None and RULES[finding.code].folds
+        is_advice = finding.severity == "info" and finding.fix is not None
+        can_fold = finding.place is not None and (is_advice or RULES[finding.code].folds)
         key = _build_key(finding, roots.find_root(finding.path)[0]) if can_fold else (number,)
         groups.setdefault(key, []).append(finding)
     folded = {id(finding): group for group in groups.values() if len(group) >= MIN_PLACES for finding in group}
@@ -63,15 +65,27 @@ def merge_infos(result: Result) -> Result:
 
 
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
-    """Return what findings with one cause have in common: everything but their place."""
-    remedy = None if finding.fix is None else (finding.fix.applicability, finding.fix.message, finding.fix.refused)
-    return root, finding.code, finding.severity, finding.message, finding.help, remedy
+    """Return what findings to fold have in common: their fix, or else their message and help.
+
+    Findings that only say what was not checked have their remedy in common. Figures may differ, such as sizes in GiB.
+    """
+    fix = finding.fix
+    cause: tuple[str | None, ...] = (finding.message, finding.help)
+    if fix is not None:
+        cause = (fix.applicability, fix.message, fix.refused)
+    elif RULES[finding.code].unchecked and finding.help:
+        cause = (finding.help,)
+    return (root, finding.code, finding.severity, *(re.sub(r"\d[\d.,]*", "#", part or "") for part in cause))
 
 
 def _fold(group: Sequence[Finding]) -> Finding:
     """Return the first finding of a group with the places and edits of the others."""
     first, *others = group
-    places = [Related(other.place, "the same here") for other in others if other.place is not None]
+    places = [
+        Related(other.place, "the same here" if other.message == first.message else other.message)
+        for other in others
+        if other.place is not None
+    ]
     unlisted = len(places) - MAX_LISTED_PLACES
     notes = (*first.notes, f"the same in {format_count(unlisted, 'more place')}") if unlisted > 0 else first.notes
     edits = tuple(edit for finding in group if finding.fix is not None for edit in finding.fix.edits)

@@ -38,7 +38,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOADED_WEIGHTS, OFFLOADED, SLEEPING, SLEEPING_STATES
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("CHK002", "host-not-checked", "info", estimates=("host",), unchecked="host")
+RULE: Final = Rule("CHK002", "host-not-checked", "info", estimates=("host",), unchecked="host", folds=True)
 
 _OFFLOADED_COMPONENTS: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
 

@@ -38,7 +38,9 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.checkpoint_retention import count_copies, count_saves, list_limits
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("CKP011", "disk-not-stated", "info", needs={"checkpoint.strategy": ()}, estimates=("disk",))
+RULE: Final = Rule(
+    "CKP011", "disk-not-stated", "info", needs={"checkpoint.strategy": ()}, estimates=("disk",), folds=True
+)
 
 _MIN_TOTAL: Final = 2 * 2**40
 _MIN_EACH: Final = 200 * 2**30

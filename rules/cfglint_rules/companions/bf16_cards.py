@@ -6,13 +6,14 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.runs.run import GPU, Run
 
-_MIN_CAPABILITY: Final = 8.0
+AMPERE: Final = 8.0
+"""Compute capability of the first GPUs with bf16 and with the kernels of FlashAttention 2."""
 
 
 def may_lack_bf16(run: Run) -> bool:
     """Return whether the GPU has no bf16, or is not stated while a file name or comment names a GPU without bf16."""
     capability = run.hardware.compute_capability
-    if capability is not None and capability < _MIN_CAPABILITY:
+    if capability is not None and capability < AMPERE:
         return True
     if run.hardware.gpu_origin.kind != "assumed":
         return False
@@ -20,7 +21,7 @@ def may_lack_bf16(run: Run) -> bool:
 
     place = run.find_place("precision.compute")
     oldest_gpu = find_oldest_capability(dict.fromkeys((*(config.document for config in run.configs), place.document)))
-    return oldest_gpu is not None and oldest_gpu[0] < _MIN_CAPABILITY
+    return oldest_gpu is not None and oldest_gpu[0] < AMPERE
 
 
 def build_card_ground(run: Run) -> tuple[Ground, ...]:

@@ -39,6 +39,7 @@ docs/memory/host.md; axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHos
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cfglint_rules.host.workers import has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
@@ -92,14 +93,12 @@ def check(run: Run) -> Iterator[Report]:
     if judgement is None or judgement.verdict == "fits":
         return
     is_left = judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement)
-    fix = _build_loading_fix(judgement)
     yield Report(
         f"{judgement.phase.title} {describe_verdict(judgement)}",
         run.find_place(*_list_causes(judgement)),
         judgement.severity,
-        fix,
         notes=(format_breakdown(judgement.budget), *_explain_loading(judgement)),
-        help=_build_help(judgement, fix),
+        find_remedy=partial(_find_remedy, judgement),
         min_certainty=judgement.min_certainty,
         grounds=judgement.grounds,
         left_to="HST002" if is_left else "",
@@ -136,6 +135,12 @@ def reads_full_state_dict(run: Run, phase: str) -> bool:
 
 SHARDED_REMEDY: Final = "save with SHARDED_STATE_DICT, which is read in parts"
 """Remedy for a resume from a full state dict."""
+
+
+def _find_remedy(judgement: Judgement) -> tuple[Fix | None, str]:
+    """Return the fix and the help for the phase."""
+    fix = _build_loading_fix(judgement)
+    return fix, _build_help(judgement, fix)
 
 
 def _build_loading_fix(judgement: Judgement) -> Fix | None:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint_rules.companions.bf16_cards import AMPERE
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
@@ -44,7 +45,6 @@ RULE: Final = Rule(
     "REL004", "gpu-lacks-kernel", "error", fix="safe", writes=("activations.attention",), rests_on_release=True
 )
 
-AMPERE: Final = 8.0
 ADA: Final = 8.9
 
 

@@ -55,7 +55,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import assume_fresh_install
 from cfglint_train.plan.origin import Place
 
-RULE: Final = Rule("REL002", "newest-refuses", "warning", scope="config", rests_on_release=True)
+RULE: Final = Rule("REL002", "newest-refuses", "warning", scope="config", rests_on_release=True, folds=True)
 
 
 def check(config: Config) -> Iterator[Report]:

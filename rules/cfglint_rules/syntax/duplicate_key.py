@@ -109,7 +109,11 @@ def _is_program_option(config: Config, entry: Entry) -> bool:
 
 
 def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> bool:
-    texts = (document.get_text(entry.value.span) for entry in entries)
+    words = (getattr(entry.value, "word", None) for entry in entries)  # of a command: with its variables expanded
+    texts = (
+        document.get_text(entry.value.span) if word is None else word.text
+        for entry, word in zip(entries, words, strict=True)
+    )
     if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are the same expansion
         texts = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in texts)
     return len(set(texts)) > 1

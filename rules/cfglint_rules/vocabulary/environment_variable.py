@@ -34,6 +34,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from cfglint_rules.rule import Rule
+from cfglint_rules.vocabulary.launched import list_launches
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Setting
@@ -71,9 +72,7 @@ def _list_programs(run: Run) -> Iterator[tuple[ShellDocument, Invocation]]:
     node = main.document.find_node(main.root)
     if isinstance(main.document, ShellDocument) and isinstance(node, Invocation):
         yield main.document, node
-    for document, number in main.launches:
-        if isinstance(document, ShellDocument):
-            yield document, document.invocations[number]
+    yield from list_launches(main)
 
 
 def _find_problems(

@@ -43,6 +43,7 @@ from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, find_refused_keys, get_dotted_name
 from cfglint_rules.vocabulary.effect_by_release import find_effects
 from cfglint_rules.vocabulary.entry_fields import report_unread_fields
+from cfglint_rules.vocabulary.launched import list_launches
 from cfglint_rules.vocabulary.renames import can_move, is_taken, move_key
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_target_release, is_parser_default
@@ -50,7 +51,6 @@ from cfglint_rules.vocabulary.table import Clause, load_table
 from cfglint_rules.vocabulary.verdicts import list_judged_keys, list_verdicts
 from cfglint_schemas.status import Status, split_route
 from cfglint_train.documents.document import Change, Delete, Document, Entry
-from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
@@ -58,7 +58,7 @@ from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True)
+RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True, folds=True)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -108,9 +108,8 @@ def _report_unread_by_program(config: Config) -> Iterator[Report]:
 
 def _list_launch_options(config: Config, name: str) -> Iterator[tuple[Document, Entry]]:
     """Yield the options that set a setting in the launches of a config, each with its script."""
-    for script, number in config.launches:
-        invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
-        for entry in invocation.entries if invocation is not None else ():
+    for script, invocation in list_launches(config):
+        for entry in invocation.entries:
             if (entry.name or "").removeprefix("--").replace("-", "_") == name:
                 yield script, entry
 

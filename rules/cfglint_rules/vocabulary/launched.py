@@ -19,6 +19,8 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Route
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks import framework as frameworks
@@ -53,6 +55,13 @@ class LaunchedSetting(Frozen):
     """Fact about the setting at the effective release, if it exists."""
     find_fact: Callable[[str], KeyFact | None] = lambda _: None
     """Lookup of the fact about the setting at a release; used if the setting exists."""
+
+
+def list_launches(config: Config) -> Iterator[tuple[ShellDocument, Invocation]]:
+    """Yield the invocations that start a config, each with its script."""
+    for document, number in config.launches:
+        if isinstance(document, ShellDocument):
+            yield document, document.invocations[number]
 
 
 def list_launched_settings(config: Config, kind: LaunchedKind) -> Iterator[LaunchedSetting]:

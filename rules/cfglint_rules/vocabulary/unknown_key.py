@@ -131,10 +131,12 @@ MAX_CORRECTED_KEYS: Final = 200
 def check(config: Config) -> Iterator[Report]:
     """Yield a report for every unknown key, or one report for all of them if a fork may be in use.
 
-    A program of the repository is not treated as a fork, because cfglint reads its options from its code.
+    For options of a command, a program of the repository is not treated as a fork, because cfglint reads its options
+    from its code.
     """
-    if config.evidence.fork is not None and config.evidence.fork.kind != "program":
-        yield from report_foreign_keys(config, config.evidence.fork)
+    fork = config.evidence.fork
+    if fork is not None and (fork.kind != "program" or config.document.syntax != "shell"):
+        yield from report_foreign_keys(config, fork)
         return
     occurrences = list_judged_keys(config, "unknown")
     refused, idle = find_refused_keys(config, occurrences), find_idle_blocks(config, occurrences)

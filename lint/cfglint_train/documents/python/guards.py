@@ -1,7 +1,7 @@
 """Version guards: code that runs only with some releases of a library.
 
-A guard is a comparison of the library's version, a check of the parameters of a class, or a `try` that catches the
-TypeError of an unknown argument and continues.
+A guard is a comparison of the library's version, a check of the parameters of a class, a flag that shows which import
+worked, or a `try` that catches the TypeError of an unknown argument and continues.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _VERSION_CHECK: Final = re.compile(
 )
 
 _BASE_EXCEPTIONS: Final = frozenset(("BaseException", "Exception"))
+_IMPORT_ERRORS: Final = frozenset(("ImportError", "ModuleNotFoundError"))
 
 
 def is_guarded(script: PythonScript, span: Span) -> bool:
@@ -86,10 +87,21 @@ def _is_version_check(script: PythonScript, test: ast.expr) -> bool:
     if _VERSION_CHECK.search(script.get_text(script.find_span(test))) is not None:
         return True
     names = _list_names(test)
-    return any(
-        _VERSION_CHECK.search(script.get_text(script.find_span(assignment.value))) is not None
+    assignments = [
+        assignment
         for assignment in script.list_nodes(ast.Assign)
         if any(isinstance(target, ast.Name) and target.id in names for target in assignment.targets)
+    ]
+    handlers = [
+        handler
+        for node in script.list_nodes(ast.Try)
+        for handler in node.handlers
+        if assignments and not _IMPORT_ERRORS.isdisjoint(_list_names(handler.type))
+    ]
+    return any(
+        _VERSION_CHECK.search(script.get_text(script.find_span(assignment.value))) is not None
+        or any(assignment in handler.body for handler in handlers)
+        for assignment in assignments
     )
 
 

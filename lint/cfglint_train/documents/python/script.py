@@ -60,6 +60,8 @@ class PythonScript(Document):
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
         self._nodes: dict[type[ast.AST], list[Any]] | None = None
+        self.modules: dict[str, PythonScript | None] = {}
+        """Modules of the repository that the script imports, by the name as imported; None if not found or parsed."""
         self.remedy: Remedy = _return_no_remedy
         self._doubts: Doubts = _return_no_doubt
         text = decode(source)

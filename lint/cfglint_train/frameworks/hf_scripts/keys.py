@@ -6,7 +6,8 @@ from cfglint_schemas.status import Context
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.keys import ArgumentKeys, find_settings_reader
+from cfglint_train.frameworks.trl.keys import ArgumentKeys
+from cfglint_train.frameworks.trl.settings import find_settings_reader
 
 
 class ScriptKeys(ArgumentKeys):

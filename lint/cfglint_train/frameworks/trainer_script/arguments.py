@@ -12,7 +12,7 @@ from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
-from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint
+from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint, is_unconditional
 from cfglint_train.frameworks.keys import CallArgument, KeyRewrite
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS, KEYWORD_PREFIX, OLD_KEYWORDS, TRAINER
@@ -102,7 +102,9 @@ def find_keyword_uses(document: Document, root: Route) -> list[KeyUse]:
     return [
         KeyUse((name,), part.entry, partial(_compare_releases, since))
         for name, since, part in candidates
-        if part is not None and part.name == KEYWORD_PREFIX + name
+        if part is not None
+        and part.name == KEYWORD_PREFIX + name
+        and (part.entry is None or is_unconditional(part.entry, document))
     ]
 
 

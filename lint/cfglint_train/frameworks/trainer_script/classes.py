@@ -21,9 +21,8 @@ from cfglint_train.frameworks.trainer_script.class_sources import (
     find_package_class,
     walk_bases,
 )
-from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRAINERS, TRAINERS
+from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRAINERS, PACKAGE_TRAINERS
 
-_PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _PACKAGE_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIG_CLASSES, "transformers": CONFIG_CLASSES}
 _TRAINER_WORD: Final = "Trainer"
 _LOSS_METHODS: Final = ("compute_loss", "training_step")
@@ -37,7 +36,7 @@ def find_base_trainer(evaluator: Evaluator, name: str) -> str:
 
     A trainer that another module of the repository derives counts only if it derives from the transformers Trainer.
     """
-    original = _find_original(evaluator, name, _PACKAGE_TRAINERS, _MAX_DEPTH)
+    original = _find_original(evaluator, name, PACKAGE_TRAINERS, _MAX_DEPTH)
     if original or _TRAINER_WORD not in name.rpartition(".")[2]:
         return original
     return find_package_class(find_class_source(evaluator, name), {"transformers": HF_TRAINERS})

@@ -11,7 +11,7 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/utils.py` (get_peft_config, get_quantizati
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 from cfglint_schemas.status import Context
@@ -274,6 +274,13 @@ RECIPE: Final = "_RECIPE_"
 """Name of the run fact for the file that a launch passes to the script's parser."""
 
 
+_SPELLINGS: Final = {
+    name: tuple(spelling for spelling, other in MODEL_ARGUMENTS.items() if other == name)
+    for name in MODEL_ARGUMENTS.values()
+}
+"""Options that set a model's setting, by its name."""
+
+
 def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_trainer: bool) -> None:
     """Add the command line's settings to the parts of a run; settings that an unknown launch may pass are unknown.
 
@@ -303,15 +310,11 @@ def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_tr
         present = run.parts.get(name)
         if present is not None and present.entry is not None and name not in passed_names:
             continue
-        spelling = next((candidate for candidate in (name, *_list_spellings(name)) if candidate in line.values), None)
+        spelling = next((word for word in (name, *_SPELLINGS.get(name, ())) if word in line.values), None)
         if spelling is None and line.is_complete:
             continue
         setting = CommandLineSetting(name) if spelling is None else line.values[spelling]
         run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(source.span, setting)))
-
-
-def _list_spellings(name: str) -> Iterable[str]:
-    return (spelling for spelling, other in MODEL_ARGUMENTS.items() if other == name)
 
 
 _REDECLARED: Final = frozenset((

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 
@@ -29,6 +29,7 @@ TRAINERS: Final[Mapping[str, str]] = {
 
 HF_TRAINERS: Final = ("Trainer", "Seq2SeqTrainer")
 """Trainers of transformers itself."""
+PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 
 HF_CONFIGS: Final = ("TrainingArguments", "Seq2SeqTrainingArguments")
 HF_DEFAULTS: Final[Mapping[str, Any]] = {"bf16": False, "fp16": False, "gradient_checkpointing": False}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from cfglint_train.documents.python.script import PythonScript
@@ -12,10 +11,9 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.trainer_script.class_sources import find_class, walk_bases
 from cfglint_train.frameworks.trainer_script.facts import find_full_name
-from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
+from cfglint_train.frameworks.trainer_script.names import PACKAGE_TRAINERS
 from cfglint_train.frameworks.trainer_script.parser import MAX_CACHED_PROGRAMS
 
-_PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _DECISIVE_METHODS: Final = frozenset((
     "__init__", "compute_loss", "_compute_loss", "training_step", "get_batch_loss_metrics", "concatenated_forward",
     "_get_per_token_logps", "_get_per_token_logps_and_entropies", "_prepare_inputs",
@@ -67,7 +65,7 @@ def resolve_trainer(program: PythonScript, call: ast.Call) -> TrainerCall | None
         if item is None:
             return None
         if item.definition is None:
-            is_known = item.name in _PACKAGE_TRAINERS.get(item.package, ())
+            is_known = item.name in PACKAGE_TRAINERS.get(item.package, ())
             return TrainerCall(name, item.name, is_changed) if is_known else None
         is_changed = is_changed or _is_changing(item.definition)
     return TrainerCall(name, "", is_changed=True)

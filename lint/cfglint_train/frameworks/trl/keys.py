@@ -21,6 +21,7 @@ from cfglint_train.frameworks.trl.settings import (
     COMMANDS,
     build_context,
     find_own_trainer,
+    find_settings_reader,
     find_trainer,
     find_trainer_by_keys,
     has_launcher_passthrough,
@@ -31,7 +32,6 @@ from cfglint_train.plan.certainty import Certainty, Ground
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
-    from cfglint_train.frameworks.trl.recipe_parser import RecipeReader
 
 _ANY_CONTEXT: Final = Context(entry=ANY_TRAINER)
 
@@ -330,15 +330,6 @@ def _list_unread_settings(config: Config) -> Mapping[str, tuple[str, str]]:
         for name in REMEDIES
         if all(name in unread_names for unread_names in names)
     }
-
-
-def find_settings_reader(config: Config) -> RecipeReader | None:
-    """Return the repository's programs that read a settings file, or None if they or their parsers are unknown."""
-    if config.document.syntax == "python" or not config.evidence.programs:
-        return None
-    from cfglint_train.frameworks.trl.recipe_parser import find_reader  # few recipes are read by other programs
-
-    return find_reader(config)
 
 
 def _is_key_refused(config: Config, release: str) -> bool:

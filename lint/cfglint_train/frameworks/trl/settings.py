@@ -19,6 +19,7 @@ from cfglint_train.frameworks.trl.clues import ANY_TRAINER, TRAINERS
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.trainer_script.trainer_calls import TrainerCall
+    from cfglint_train.frameworks.trl.recipe_parser import RecipeReader
 
 COMMANDS: Final[Mapping[str, str]] = {
     "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",
@@ -141,6 +142,15 @@ def find_trainer_by_keys(document: Document, root: Route) -> str | None:
     return trainers[0] if len(trainers) == 1 else None
 
 
+def find_settings_reader(config: Config) -> RecipeReader | None:
+    """Return the repository's programs that read a settings file, or None if they or their parsers are unknown."""
+    if config.document.syntax == "python" or not config.evidence.programs:
+        return None
+    from cfglint_train.frameworks.trl.recipe_parser import find_reader  # few recipes are read by other programs
+
+    return find_reader(config)
+
+
 def build_context(config: Config) -> Context:
     """Return the facts besides TRL's release that determine the keys: the trainer and transformers' release."""
     return config.compute_once(_build_context)
@@ -148,15 +158,10 @@ def build_context(config: Config) -> Context:
 
 def _build_context(config: Config) -> Context:
     transformers = config.releases.get("transformers") if config.releases.is_stated("transformers") else None
-    settings, definitions = config.get(), None
-    if config.evidence.programs:
-        from cfglint_train.frameworks.trl.recipe_parser import find_reader
-
-        reader = find_reader(config)
-        definitions = None if reader is None else reader.list_definitions()
+    settings, reader = config.get(), find_settings_reader(config)
     return Context(
         entry=find_trainer(config) or ANY_TRAINER,
-        definitions=definitions,
+        definitions=None if reader is None else reader.list_definitions(),
         settings=settings if isinstance(settings, dict) else None,
         releases={} if transformers is None else {"transformers": transformers},
     )
@@ -180,12 +185,8 @@ def find_default(config: Config, name: str) -> Any:
                 if trainer_fact is not None and trainer_fact.resolve_status().kind == PRESENT
                 else None
             )
-    elif config.evidence.programs:
-        from cfglint_train.frameworks.trl.recipe_parser import find_reader
-
-        reader = find_reader(config)
-        if reader is not None and name in reader.options.own_names:
-            return None  # the repository's class declares it, perhaps with another default
+    elif (reader := find_settings_reader(config)) is not None and name in reader.options.own_names:
+        return None  # the repository's class declares it, perhaps with another default
     vocabulary = config.evidence.vocabulary or load("trl")
     transformers = config.releases.get("transformers")
     context = build_context(config)

@@ -223,9 +223,7 @@ def _write_report(result: Result, options: Any, settings: Settings, stream: Text
     if output_format in _FOLDING_FORMATS:
         from cfglint_train.reports.folding import fold_places, merge_infos
 
-        result = fold_places(result)
-        if output_format == "text":
-            result = merge_infos(result)
+        result = fold_places(merge_infos(result) if output_format == "text" else result)
     report = find_reporter(output_format)
     write_report(report(result, build_style(options, settings, stream or sys.stdout)), options, stream)
     print_remarks(format_verbose(result, options))

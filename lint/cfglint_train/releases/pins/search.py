@@ -33,8 +33,12 @@ _MAX_BYTES: Final = 4 * 2**20
 """Total size limit in bytes of the files read for pins, including their includes; large lock files have 3 MB."""
 _MAX_PINS: Final = 1000
 """Maximum number of pins of one file."""
-_FOLDERS: Final = ("requirements", "docker")
+_FOLDERS: Final = (
+    "requirements", "docker", "install", "installation", "env", "envs", "environment", "environments",
+)  # fmt: skip
 """Subfolders that often contain requirement files. Their pins are assumptions, because they may serve another job."""
+_MAX_SUBFOLDERS: Final = 20
+"""Maximum number of folders to read in such a subfolder."""
 
 
 class ResolvedPin(Frozen):
@@ -86,17 +90,24 @@ def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, Resolved
 
 
 def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
-    """Return the pins of a subfolder's requirement files, as optional ones."""
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
+    """Return the pins in a subfolder and in the folders directly below it, as optional ones."""
+    below = (os.path.join(folder, name) for name in _list_names(folder))
+    folders = (folder, *islice(filter(os.path.isdir, below), _MAX_SUBFOLDERS))
     return [
         pin._replace(weight=OPTIONAL, is_in_subfolder=True)
-        for name in names
+        for part in folders
+        for name in _list_names(part)
         if _NAME.fullmatch(name) or (every_text and name.endswith((".txt", ".in")))
-        for pin in islice(read_pins(os.path.join(folder, name), load), _MAX_PINS)
+        for pin in islice(read_pins(os.path.join(part, name), load), _MAX_PINS)
     ]
+
+
+def _list_names(folder: str) -> list[str]:
+    """Return the names in a folder in order, or an empty list if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 class _TextReader:

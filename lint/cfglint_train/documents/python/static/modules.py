@@ -33,6 +33,12 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
 
     An absolute import is looked up in the script's folder, in the folders above it, and in a folder `src` of each.
     """
+    if module not in document.modules:
+        document.modules[module] = _read_module(document, module)
+    return document.modules[module]
+
+
+def _read_module(document: PythonScript, module: str) -> PythonScript | None:
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)
     path = module_name.replace(".", "/")
