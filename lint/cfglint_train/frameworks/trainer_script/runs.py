@@ -184,7 +184,9 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     values, line = read_options(document, words), read_command_line(document, words)
     settings = document.find_node(config.root)
     is_hf_trainer = isinstance(settings, ScriptSettings) and settings.is_hf_trainer
-    launched_runs = read_runs(document, values, line, is_hf_trainer) if values or line is not None else []
+    reads_words = any(name in document.source for name in (b"hydra", b"from_cli"))
+    is_changed = values or line is not None or (words and reads_words)
+    launched_runs = read_runs(document, values, line, is_hf_trainer, tuple(words)) if is_changed else []
     if not isinstance(settings, Record) or not isinstance(number, int) or number >= len(launched_runs):
         return {}
     launched_settings = launched_runs[number]
