@@ -237,6 +237,13 @@ class Workspace:
         neither counts. `scripts` start the document, and all of them set `launched_keys`.
         """
         statements = self.statements.collect_release_statements(document, self.sources, scripts, launched_keys)
+        if document.path.endswith(".ipynb"):
+            from cfglint_train.documents.notebooks import NotebookDocument
+            from cfglint_train.releases.pins.notebooks import replace_pins
+
+            if isinstance(document, NotebookDocument):
+                pins = replace_pins(document, statements.pins)
+                return ReleaseStatements(statements.facts, pins, statements.named, launched_keys)
         if self.upstream or framework.manifest.layout is None:
             return statements
         statements = self.forks.add_copy_release(framework.manifest, document.path, statements)
