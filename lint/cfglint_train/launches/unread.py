@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from cfglint_train.documents.document import DocumentError, Position, Span
+from cfglint_train.documents.document import Document, DocumentError, Position, Span
 from cfglint_train.documents.notebooks import parse_notebook
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.shell.document import ShellDocument
@@ -60,6 +60,8 @@ def note_unread_runs(
     config_numbers = [int(config.root[0]) for config in configs] if is_script else []
     for script in _read_commands(path, documents, scripts, index):
         missing_files = collect_missing_files(script, config_numbers, sources, index)
+        if path.endswith(".ipynb"):
+            missing_files = _leave_out_written(missing_files, documents.get_parsed(path))
         problems = (
             *describe_missing_files(script, missing_files, sources),
             *describe_miscased_files(script, sources, index, is_read),
@@ -112,6 +114,12 @@ def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
     if notebook is not None:
         yield extract_commands(notebook.python)
         yield notebook.commands
+
+
+def _leave_out_written(missing: MissingFiles, notebook: Document | None) -> MissingFiles:
+    """Return the missing files without those that the Python code of a notebook names, because it may write them."""
+    source = b"" if notebook is None else notebook.source
+    return {file: places for file, places in missing.items() if os.fsencode(os.path.basename(file)) not in source}
 
 
 def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:

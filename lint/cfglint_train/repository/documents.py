@@ -232,7 +232,7 @@ class Documents:
 
     def _open_notebook(self, path: str, source: bytes) -> Document | None:
         """Return the code of a notebook's cells, or None if it has no keys of a supported framework."""
-        if not registry.find_candidates(source, "python"):
+        if not registry.find_candidates(source.replace(b'\\"', b'"'), "python"):
             return None
         try:
             document = files.parse(path, source, "notebook")
