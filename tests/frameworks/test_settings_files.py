@@ -272,3 +272,49 @@ def test_the_command_line_of_omegaconf_wins(tmp_path: Path, words: str, is_found
     load = 'cfg = OmegaConf.merge(OmegaConf.load("configs/base.yaml"), OmegaConf.from_cli())\n'
     findings = list_findings(tmp_path, load + UNPACKED + TRAINER, run_sh=f"python train.py {words}\n")
     assert bool(findings) is is_found
+
+
+OPTION = """\
+parser = argparse.ArgumentParser()
+parser.add_argument({argument})
+options = parser.parse_args()
+cfg = yaml.safe_load(open(options.config))
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "launch"),
+    [
+        ('"--config", required=True', "python train.py --config configs/base.yaml"),
+        ('"--config", type=Path', "accelerate launch train.py --config=configs/base.yaml"),
+        ('"-c", "--config", type=str, default=None', "torchrun --nproc_per_node 2 train.py -c configs/base.yaml"),
+        ('"config"', "python train.py configs/base.yaml"),
+        ('"--config", required=True', "FILE=configs/base.yaml\npython train.py --config $FILE"),
+    ],
+)
+def test_a_launch_names_the_file(tmp_path: Path, argument: str, launch: str) -> None:
+    script = OPTION.format(argument=argument) + UNPACKED + TRAINER
+    findings = list_findings(tmp_path, script, run_sh=f"{launch}\n")
+    assert list_places(findings) == [
+        ("configs/base.yaml", 4, "error", TEXT),
+        ("configs/base.yaml", 5, "error", PRECISION),
+    ]
+
+
+def test_each_file_that_launches_name_is_a_run(tmp_path: Path) -> None:
+    script = OPTION.format(argument='"--config", required=True') + UNPACKED + TRAINER
+    files = {
+        "configs__other_yaml": FILE.replace("2e-5", "1.0e-5"),
+        "run_sh": "python train.py --config configs/base.yaml\npython train.py --config configs/other.yaml\n",
+    }
+    findings = list_findings(tmp_path, script, FILE.replace("fp16: true", "fp16: false"), **files)
+    assert list_places(findings) == [
+        ("configs/base.yaml", 4, "error", TEXT),
+        ("configs/other.yaml", 5, "error", PRECISION),
+    ]
+
+
+@pytest.mark.parametrize("launch", ["python train.py --config $1", "python other.py --config configs/base.yaml", ""])
+def test_without_a_launch_the_file_is_unknown(tmp_path: Path, launch: str) -> None:
+    script = OPTION.format(argument='"--config", required=True') + UNPACKED + TRAINER
+    assert not list_findings(tmp_path, script, run_sh=f"{launch}\n")

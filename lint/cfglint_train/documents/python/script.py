@@ -60,6 +60,10 @@ class PythonScript(Document):
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
         self._nodes: dict[type[ast.AST], list[Any]] | None = None
+        self.awaits_file = False
+        """True if the script reads a settings file that only a launch names."""
+        self.launches: tuple[tuple[str, ...], ...] = ()
+        """Words that launches pass to the script, if they name the settings file."""
         self.remedy: Remedy = _return_no_remedy
         self._doubts: Doubts = _return_no_doubt
         text = decode(source)

@@ -75,6 +75,7 @@ class ScriptSettings(Record):
         "entry",
         "is_hf_trainer",
         "is_unread_command_line",
+        "launch",
         "model_class",
         "refusal",
         "trainer",
@@ -91,6 +92,8 @@ class ScriptSettings(Record):
         """True if all its settings come from its command line in a way that cfglint cannot read."""
         self.is_hf_trainer = False
         """True if the trainer is transformers' `Trainer` or `Seq2SeqTrainer`, not one of TRL's."""
+        self.launch: tuple[tuple[str, ...], int] = (), 0
+        """Words of the launch that names its settings file, and its number among the runs of that launch."""
         self.entry = "trainer"
         """Entry of the transformers vocabulary for its config class: `trainer` or `seq2seq`."""
         self.changed_trainer: TrainerCall | None = None
@@ -153,6 +156,7 @@ def _walk_script(
         ):
             evaluator.enter_function(function)
         trainers = _find_trainers(evaluator, is_hf_trainer)
+    document.awaits_file = document.awaits_file or evaluator.awaits_file
     if isinstance(evaluator, SampleWalk):
         enter_uncalled_tokenizers(evaluator)
     return (

@@ -95,6 +95,8 @@ class Evaluator:
         """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
         self.launch_words: tuple[str, ...] = ()
         """Words of the launch after the script's path; empty if no launch is known."""
+        self.awaits_file = False
+        """True if the script reads a settings file that only a launch names."""
         self.name = "__main__"
         """Value of `__name__`: the script is started, not imported."""
         self.declared_options: dict[str, Value] | None = None

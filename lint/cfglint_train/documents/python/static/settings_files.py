@@ -46,7 +46,7 @@ def evaluate_library(evaluator: Evaluator, name: str, arguments: Arguments, node
 def evaluate_method(evaluator: Evaluator, owner: Any, name: str, arguments: Arguments, node: ast.Call) -> Any:
     """Return the result of a method of a path, such as `Path("base.yaml").read_text()`, or None for any other."""
     path = get_path(owner) if isinstance(owner, Value) else None
-    if path is None:
+    if path is None and not (isinstance(owner, Value) and _is_option(owner)):
         return None
     if name in ("read_text", "read_bytes", "open"):
         return _open_file(evaluator, arguments._replace(positional=(owner,)), node)
@@ -104,7 +104,18 @@ def _build_path(evaluator: Evaluator, source: Value, path: str, node: ast.expr) 
 
 def _make_path(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Any:
     """Handle `Path(...)` and `os.path.join(...)`."""
-    return _join_paths(evaluator, arguments.positional, node) if arguments.is_complete else None
+    if not arguments.is_complete:
+        return None
+    path = _join_paths(evaluator, arguments.positional, node)
+    owner = arguments.positional[0] if arguments.positional else None
+    if path is None and len(arguments.positional) == 1 and isinstance(owner, Value) and _is_option(owner):
+        path = Value(owner.span, Unknown(evaluator.document.get_short_text(owner.span)), owner.how)
+    return path
+
+
+def _is_option(value: Value) -> bool:
+    """Return whether a value is that of an option, as a launch may pass it."""
+    return any(step.kind == "option" for step in value.how)
 
 
 def _keep_path(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Any:
@@ -125,6 +136,8 @@ def _open_file(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Fi
     mode = arguments.positional[1] if len(arguments.positional) > 1 else arguments.get("mode")
     is_read = mode is None or (isinstance(mode, Value) and mode.value in ("r", "rb", "rt"))
     path = get_path(owner) if isinstance(owner, Value) else None
+    if not path and isinstance(owner, Value) and _is_option(owner) and is_read:
+        return FileText("", owner.how)
     return FileText(path, owner.how) if path and is_read else None
 
 
@@ -132,6 +145,9 @@ def _load(evaluator: Evaluator, arguments: Arguments, node: ast.Call, loader: st
     """Return what a loader makes of an opened file, or None if the file cannot be determined."""
     source = arguments.positional[0] if arguments.positional else arguments.get("stream")
     if not isinstance(source, FileText):
+        return None
+    if not source.path:
+        evaluator.awaits_file = True
         return None
     file = find_single_file(evaluator.document, source.path, loader)
     if file is None or (file.syntax == "json" and file.problems):

@@ -107,6 +107,7 @@ class Walk(Evaluator):
         if inner is None or not isinstance(function, Function):
             return None
         result = inner.try_call(function, arguments, node)
+        self.awaits_file = self.awaits_file or inner.awaits_file
         if inner.is_exhausted or not isinstance(result, Record) or result.implicit or not is_from_file(result):
             return None
         return relocate(result, self.document.find_span(node), len(self.open_conditions))
