@@ -74,11 +74,11 @@ def parse_notebook(text: str) -> Notebook | None:
         return None
     python: list[str] = []
     commands: list[str] = []
-    cells: list[tuple[int, int]] = []
+    places: list[tuple[int, int]] = []
     for lines in _locate_lines(text, code):
         target = python
         if lines:
-            cells.append((lines[0][0], lines[-1][0] + 1))
+            places.append((lines[0][0], lines[-1][0] + 1))
         for number, (row, line) in enumerate(lines):
             if not number and line.startswith("%%"):
                 target = commands if _SHELL_CELL.match(line) else python if _PYTHON_CELL.match(line) else []
@@ -94,7 +94,7 @@ def parse_notebook(text: str) -> Notebook | None:
                 _put_line(commands, row, line)
                 shell = _SHELL_CELL.match(lines[0][1])
                 target = commands if shell or line.rstrip().endswith("\\") else python
-    return Notebook("\n".join(python) + "\n", "\n".join(commands) + "\n", tuple(cells))
+    return Notebook("\n".join(python) + "\n", "\n".join(commands) + "\n", tuple(places))
 
 
 def _fill_block(line: str) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 
-from cfglint_train.documents.document import Sequence, Span
+from cfglint_train.documents.document import Sequence, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
 from cfglint_train.documents.python.static.walk import Walk
-from cfglint_train.documents.python.tree import Record, find_condition
+from cfglint_train.documents.python.tree import Record, Value, find_condition
 from cfglint_train.documents.python.values import Arguments, Function, prune_tree
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.line import make_mapping
@@ -53,11 +53,18 @@ def read_programs(document: PythonDocument) -> list[Record]:
             for function in [value for value in walk.module.names.values() if isinstance(value, Function)]:
                 if id(function.node) not in walk.entered_functions:
                     _enter(walk, function)
+            walk.configs = [config for config in walk.configs if _names_model(config)]
         configs = [] if walk.is_exhausted else [pruned for item in walk.configs if (pruned := prune_tree(item))]
         if configs:
             document.attach_tree(Sequence(Span(0, len(document.source)), [*configs], True))
     items = document.root.items if isinstance(document.root, Sequence) else []
     return [item for item in items if type(item) is Record]
+
+
+def _names_model(config: Record) -> bool:
+    """Return whether a configuration states its model, rather than getting it as an argument."""
+    entry = config.get("model_name_or_path")
+    return entry is None or (isinstance(entry.value, Value) and not isinstance(entry.value.value, Unknown))
 
 
 def _enter(walk: Walk, function: Function) -> None:
