@@ -318,3 +318,62 @@ def test_each_file_that_launches_name_is_a_run(tmp_path: Path) -> None:
 def test_without_a_launch_the_file_is_unknown(tmp_path: Path, launch: str) -> None:
     script = OPTION.format(argument='"--config", required=True') + UNPACKED + TRAINER
     assert not list_findings(tmp_path, script, run_sh=f"{launch}\n")
+
+
+DECLARED = """\
+def build_parser():
+    parser = argparse.ArgumentParser(description="Train")
+    group = parser.add_argument_group("data")
+    group.add_argument("--max-length", type=int, default=512)
+    parser.add_argument("--lr", "--learning-rate", type=float, default=1e-5)
+    parser.add_argument("--packing", action=argparse.BooleanOptionalAction)
+    return parser
+
+options = build_parser().parse_args()
+args = SFTConfig(output_dir="out", learning_rate=options.lr, max_length=options.max_length, bf16=True)
+trainer = SFTTrainer("Qwen/Qwen2.5-0.5B", args=args, train_dataset=load_dataset("a/b"))
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--lr 1e-4 --learning-rate 2e-4 --max-len 5 --no-packing --help", []),
+        ("--lora_r 16", ["--lora_r"]),
+        ("--max_length 5 --lrr=1", ["--max_length", "--lrr"]),
+    ],
+)
+def test_argparse_refuses_options_that_the_script_does_not_declare(
+    tmp_path: Path, words: str, refused: list[str]
+) -> None:
+    findings = list_findings(tmp_path, DECLARED, run_sh=f"python train.py {words}\n", select="KEY001")
+    assert [finding.message for finding in findings if finding.severity == "error"] == [
+        f"the parser of `train.py` has no `{option}`: it is refused"
+        + (
+            "; did you mean `--max-length`?"
+            if option == "--max_length"
+            else "; did you mean `--lr`?"
+            if option == "--lrr"
+            else ""
+        )
+        for option in refused
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (".parse_args()", ".parse_known_args()[0]"),
+        ("    return parser", "    add_options(parser)\n    return parser"),
+        ("build_parser().parse_args()", "add_options(build_parser()).parse_args()"),
+        (".parse_args()", '.parse_args(["--lr", "1"])'),
+        ('"--packing"', "*NAMES"),
+        ('description="Train"', "parents=[base]"),
+        ("options = ", "import sys\nsys.argv = clean(sys.argv)\noptions = "),
+    ],
+)
+def test_options_may_be_declared_elsewhere(tmp_path: Path, change: tuple[str, str]) -> None:
+    script = DECLARED.replace(*change)
+    assert script != DECLARED
+    assert not list_findings(tmp_path, script, run_sh="python train.py --lora_r 16\n", select="KEY001")
