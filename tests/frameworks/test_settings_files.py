@@ -162,6 +162,15 @@ def test_files_outside_the_repository_are_not_read(tmp_path: Path, name: str) ->
     assert not list_findings(repository, load + UNPACKED + TRAINER)
 
 
+@pytest.mark.parametrize(
+    "file",
+    [FILE + "data: [" + "1, " * 20_000 + "1]\n", FILE + "a: &a [*a]\n", FILE.replace("training:", "training: ["), ""],
+    ids=["large", "endless", "not YAML", "empty"],
+)
+def test_a_file_that_cannot_be_read_says_nothing(tmp_path: Path, file: str) -> None:
+    assert not list_findings(tmp_path, LOADS["open"] + UNPACKED + TRAINER, file)
+
+
 LOADER = """\
 from pathlib import Path
 import yaml

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
 from cfglint_train.documents.python.class_variables import find_calls_by_variable
@@ -102,13 +103,17 @@ def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSet
 
     `is_hf_trainer`: read the runs of transformers' own Trainer instead of TRL's trainers.
     """
-    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 
     assert isinstance(document, PythonDocument)
     if document.root is None:
         settings = []
         for words in document.launches or ((),):
-            launched_runs = _read_launched_runs(document, words, is_hf_trainer)
+            launched_runs = (
+                _read_launched_runs(document, words, is_hf_trainer)
+                if words
+                else read_runs(document, is_hf_trainer=is_hf_trainer)
+            )
             for number, run in enumerate(launched_runs):
                 run.launch = words, number
             settings += launched_runs
@@ -118,14 +123,15 @@ def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSet
     return [item for item in shown if isinstance(item, ScriptSettings)]
 
 
-def _read_launched_runs(document: PythonDocument, words: Iterable[str], is_hf_trainer: bool) -> list[ScriptSettings]:
+@lru_cache(maxsize=32)
+def _read_launched_runs(document: PythonDocument, words: tuple[str, ...], is_hf_trainer: bool) -> list[ScriptSettings]:
     """Return the runs of a script under a launch with these words."""
     from cfglint_train.frameworks.trainer_script.launch import read_command_line, read_options
     from cfglint_train.frameworks.trainer_script.reader import read_runs
 
     listed = list(words)
-    values, line = (read_options(document, listed), read_command_line(document, listed)) if listed else ({}, None)
-    return read_runs(document, values, line, is_hf_trainer, tuple(listed))
+    values, line = read_options(document, listed), read_command_line(document, listed)
+    return read_runs(document, values, line, is_hf_trainer, words)
 
 
 def list_settings_files(document: PythonDocument, words: Iterable[str]) -> frozenset[str]:
@@ -203,20 +209,20 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     A setting that the launch removes is `MISSING` if the script has a parser, and None otherwise.
     """
     from cfglint_train.frameworks.trainer_script.launch import read_command_line, read_options
-    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     document = config.document
     assert isinstance(document, PythonDocument)
-    values, line = read_options(document, words), read_command_line(document, words)
     settings = document.find_node(config.root)
     if not isinstance(settings, ScriptSettings):
         return {}
     base_words, number = settings.launch
     if base_words and list_settings_files(document, base_words) != list_settings_files(document, words):
         return {}  # this launch starts the run of another file
+    line = read_command_line(document, words)
     reads_words = any(name in document.source for name in (b"hydra", b"from_cli"))
-    is_changed = values or line is not None or (words and reads_words)
-    launched_runs = read_runs(document, values, line, settings.is_hf_trainer, tuple(words)) if is_changed else []
+    is_changed = read_options(document, words) or line is not None or (words and reads_words)
+    launched_runs = _read_launched_runs(document, tuple(words), settings.is_hf_trainer) if is_changed else []
     if number >= len(launched_runs):
         return {}
     launched_settings = launched_runs[number]

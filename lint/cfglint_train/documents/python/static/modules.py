@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
@@ -23,6 +24,8 @@ from cfglint_train.foundation.typed import Final
 
 _MAX_FOLDERS_ABOVE: Final = 4
 """Number of folders in which modules are searched: the script's own and those above it."""
+MAX_SETTINGS_BYTES: Final = 1 << 15
+"""Maximum size of a settings file that a script reads."""
 _MAX_DEPTH: Final = 5
 """Maximum length of a chain of functions that pass an argument on."""
 _ENDINGS: Final = (".py", "/__init__.py")
@@ -37,9 +40,11 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
     """
     for candidate in _list_module_files(document, module):
         try:
-            return PythonScript(candidate, regular_files.read(candidate))
-        except (OSError, DocumentError, ValueError):
+            module_document = parse_module(candidate, regular_files.read(candidate))
+        except (OSError, ValueError):
             continue
+        if module_document is not None:
+            return module_document
     return None
 
 
@@ -54,7 +59,7 @@ def find_module_source(document: PythonScript, module: str) -> tuple[str, bytes]
     return None
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def parse_module(path: str, source: bytes) -> PythonScript | None:
     """Return a module of the repository, or None if it cannot be parsed."""
     try:
@@ -101,7 +106,7 @@ def find_single_file(document: PythonScript, path: str, loader: str) -> Document
     root = os.path.join(regular_files.find_repository(folder) or folder, "")
     sources = {}
     for candidate in _list_candidates(document, (path,), 0, is_fixed=os.path.isabs(path)):
-        if os.path.normpath(candidate).startswith(root) and os.path.isfile(candidate):
+        if os.path.normpath(candidate).startswith(root) and _is_small_file(candidate):
             try:
                 sources[candidate] = regular_files.read(candidate)
             except (OSError, ValueError):
@@ -113,6 +118,15 @@ def find_single_file(document: PythonScript, path: str, loader: str) -> Document
         return _parse_file(name_file(document, file), source, loader)
     except (DocumentError, ValueError):
         return None
+
+
+def _is_small_file(path: str) -> bool:
+    """Return whether a regular file is small enough for settings; larger files are data."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SETTINGS_BYTES
 
 
 def parse_text(text: str, loader: str) -> Document:
