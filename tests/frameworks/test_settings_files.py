@@ -113,6 +113,23 @@ def test_an_optimizer_of_the_script_may_convert_the_text(tmp_path: Path) -> None
     assert list_places(findings) == [("configs/base.yaml", 5, "error", PRECISION)]
 
 
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        (
+            "yaml.SafeLoader.add_implicit_resolver('tag:yaml.org,2002:float', FLOAT, list('0123456789'))\n"
+            + LOADS["open"],
+            [("configs/base.yaml", 5, "error", PRECISION)],
+        ),
+        ('cfg = yaml.load(open("configs/base.yaml"), Loader=make_loader())\n', []),
+    ],
+)
+def test_a_loader_of_the_script_may_read_numbers(
+    tmp_path: Path, load: str, expected: list[tuple[str, int, str, str]]
+) -> None:
+    assert list_places(list_findings(tmp_path, load + UNPACKED + TRAINER)) == expected
+
+
 def test_a_key_that_the_class_lacks_is_refused_at_the_key(tmp_path: Path) -> None:
     file = FILE.replace("max_length: 1024", "gradient_accumulation_step: 4").replace("2e-5", "2.0e-5")
     findings = list_findings(tmp_path, LOADS["open"] + UNPACKED + TRAINER, file, select="KEY001")

@@ -30,9 +30,12 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.modules import find_single_file, parse_text
 from cfglint_train.documents.python.tree import Record, Step, Value
-from cfglint_train.documents.python.values import Arguments, FileText, Function, Partial, get_path
+from cfglint_train.documents.python.values import Arguments, External, FileText, Function, Partial, get_path
 from cfglint_train.foundation.typed import Any, Final
 
+_YAML_LOADERS: Final = frozenset(
+    f"yaml.{prefix}{name}" for prefix in ("", "C") for name in ("SafeLoader", "FullLoader", "UnsafeLoader", "Loader")
+)
 _MAX_DEFAULTS: Final = 30
 """Maximum number of files that hydra's defaults lists may add to a configuration."""
 
@@ -158,7 +161,12 @@ def _load(evaluator: Evaluator, arguments: Arguments, node: ast.Call, loader: st
 
 
 def _load_yaml(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Any:
-    return _load(evaluator, arguments, node, "yaml")
+    """Handle `yaml.safe_load(...)`; None for a loader of the script's own, which may read values in another way."""
+    loader = arguments.get("Loader") or (arguments.positional[1] if len(arguments.positional) > 1 else None)
+    is_known = loader is None or (isinstance(loader, External) and loader.name in _YAML_LOADERS)
+    # A script adds a resolver so that `2e-5` is a number, as OmegaConf reads it.
+    dialect = "omegaconf" if b"add_implicit_resolver" in evaluator.document.source else "yaml"
+    return _load(evaluator, arguments, node, dialect) if is_known else None
 
 
 def _load_json(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Any:
