@@ -106,7 +106,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
             continue  # an unknown launcher, with options of its own
         for entry in invocation.entries:
             option = entry.name or ""
-            spelling = option[2:].replace("-", "_") if has_fields else option[2:]  # argparse tells them apart
+            spelling = option[2:].replace("-", "_") if has_fields else option[2:]  # argparse distinguishes - and _
             if _OPTION.fullmatch(option) and not _is_accepted(options, spelling):
                 suggestion = _suggest_option(options, spelling)
                 yield UnparsedOption(option, name, Place(script, entry.key.span), suggestion)
