@@ -1,4 +1,4 @@
-"""Notebooks: cfglint reports the runs in them."""
+"""Notebooks: their cells are checked as one script, and the runs that they start are named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import process_time
 import pytest
 
 from cfglint_train.documents.notebooks import parse_notebook
-from tests.support.linting import lint
+from tests.support.linting import build_options, fix, lint
 
 TRAINS = """\
 from trl import SFTConfig, SFTTrainer
@@ -45,7 +45,11 @@ def test_what_is_no_notebook(text: str) -> None:
 @pytest.mark.parametrize(
     ("cell", "line", "message"),
     [
-        (TRAINS, 7, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"),
+        (
+            "from trl import SFTTrainer\nSFTTrainer(**options).train()",
+            7,
+            "the arguments of its trainer (line 7) cannot be determined without running it",
+        ),
         ("!axolotl train cfg/a.yaml", 6, "axolotl is started with `cfg/a.yaml`, which was not found"),
         (
             "%%writefile a.yaml\nbase_model: x\n",
@@ -75,6 +79,57 @@ def test_a_run_in_a_notebook_is_named(tmp_path: Path, cell: str, line: int | Non
     assert findings == ([] if line is None else [(line, f"run not checked: {message}")])
 
 
+REFUSED = """\
+from trl import SFTConfig, SFTTrainer
+args = SFTConfig("out", bf16=True, max_seq_length=512, packing_strateg="bfd")
+trainer = SFTTrainer("Qwen/Qwen2.5-0.5B", args)
+trainer.train()
+"""
+
+
+def list_key_findings(folder: Path, *cells: str, requirements: str = "") -> list[tuple[int, str, str]]:
+    (folder / ".git").mkdir()
+    (folder / "a.ipynb").write_text(build_notebook(*cells))
+    if requirements:
+        (folder / "requirements.txt").write_text(requirements)
+    findings = lint(folder, build_options(select=["KEY"])).findings
+    return [(item.start.line, item.severity, item.message.partition("`")[2].partition("`")[0]) for item in findings]
+
+
+def test_the_cells_are_checked_as_one_script(tmp_path: Path) -> None:
+    first, second = REFUSED.split("trainer =")
+    cells = ("!nvidia-smi", "this is no Python", f"%%time\nif True:\n    !ls\n{first}", f"trainer ={second}")
+    text = build_notebook(*cells).split("\n")
+    line = next(number for number, text_line in enumerate(text, 1) if "packing_strateg" in text_line)
+    assert list_key_findings(tmp_path, *cells) == [(line, "error", "packing_strateg")]
+
+
+@pytest.mark.parametrize(
+    ("command", "requirements", "expected"),
+    [
+        ("!pip install -q trl==0.15.2", "trl==1.4.0", {"packing_strateg": "error"}),
+        ("%pip install trl==1.4.0", "trl==0.15.2", {"max_seq_length": "error", "packing_strateg": "error"}),
+        ("import os", "trl==1.4.0", {"max_seq_length": "warning", "packing_strateg": "warning"}),
+        ("!pip install -r requirements.txt", "trl==1.4.0", {"max_seq_length": "error", "packing_strateg": "error"}),
+    ],
+    ids=["own pin", "own newer pin", "requirements may not be its kernel's", "installed requirements"],
+)
+def test_the_commands_of_a_notebook_decide_the_release(
+    tmp_path: Path, command: str, requirements: str, expected: dict[str, str]
+) -> None:
+    findings = list_key_findings(tmp_path, command, REFUSED, requirements=requirements)
+    assert {name: severity for _, severity, name in findings} == expected
+
+
+def test_a_notebook_is_not_edited(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    text = build_notebook(REFUSED)
+    (tmp_path / "a.ipynb").write_text(text)
+    outcome = fix(tmp_path, unsafe=True)
+    assert not outcome.sources
+    assert (tmp_path / "a.ipynb").read_text() == text
+
+
 def test_what_is_no_code_of_a_notebook_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "a.ipynb").write_text(build_notebook(TRAINS, "!axolotl train a.yaml", kind="markdown"))
     (tmp_path / "b.ipynb").write_text("TrainingArguments axolotl {")
@@ -83,7 +138,7 @@ def test_what_is_no_code_of_a_notebook_does_not_count(tmp_path: Path) -> None:
 
 def test_a_notebook_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.ipynb").write_text(build_notebook(TRAINS, indent=None))
-    assert [finding.code for finding in lint(tmp_path).findings] == ["CHK005"]
+    assert [finding.code for finding in lint(tmp_path).findings] == ["MEM001"]
 
 
 def test_lines_that_are_spelled_in_another_way_follow_each_other() -> None:

@@ -20,6 +20,7 @@ from cfglint_train.documents.python.tree import Record, Step, Value
 from cfglint_train.documents.python.values import (
     Class,
     External,
+    FileText,
     Function,
     ParsedOptions,
     Partial,
@@ -53,6 +54,8 @@ def read_value(text: str, name: str = "x") -> Any:
     value = read_names(text)[name]
     if isinstance(value, Record) and value.implicit:
         return Unknown(value.open)
+    if isinstance(value, FileText):
+        return Unknown(value.path)
     assert isinstance(value, Value), value
     return "?" if is_conditional(value) else value.value
 

@@ -271,7 +271,7 @@ def is_required(test: Any) -> bool:
 
 ELSEWHERE = {
     "trl": ("finetuning_type", "adapter"),
-    "hf_scripts": ("adapter",),
+    "hf_scripts": ("adapter", "_BUILDS_OPTIMIZER_"),
     "llamafactory": ("adapter", "use_peft"),
     "axolotl": ("use_peft",),
 }

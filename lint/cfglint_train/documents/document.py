@@ -347,6 +347,14 @@ class Document:
         """Return the assumption behind the value at `route` if the value is only a default, else ""."""
         return ""
 
+    def locate_entry(self, entry: Entry) -> tuple[Document, Span]:
+        """Return where a user edits a setting: the document, and the span of key and value, or of a section's key."""
+        return self, entry.span if isinstance(entry.value, Scalar) else entry.key.span
+
+    def locate_key(self, entry: Entry) -> tuple[Document, Span]:
+        """Return where the key of a setting is written."""
+        return self, entry.key.span
+
     def get_spelled_route(self, route: Route) -> Route:
         """Return the route as the text spells it, because a call may name a setting differently from the tree."""
         return route

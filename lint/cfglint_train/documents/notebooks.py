@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from cfglint_train.documents.document import CannotEdit, Change, DocumentError, Edit, decode
+from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.python_grammar import parse_python
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_MISSED: Final = 20
@@ -28,6 +31,38 @@ class Notebook(Frozen):
     python: str
     commands: str
     """Commands as a script. A cell that writes a file becomes a command that writes that file."""
+    cells: tuple[tuple[int, int], ...] = ()
+    """First line of each cell, and the line after its last, counted from 0."""
+
+
+class NotebookDocument(PythonDocument):
+    """The Python code of a notebook's cells as one script, in the lines of the file. It cannot be edited."""
+
+    def __init__(self, path: str, source: bytes) -> None:
+        """Parse the cells, without those that are no Python. Raise `DocumentError` if the text is not a notebook."""
+        notebook = parse_notebook(decode(source))
+        if notebook is None:
+            raise DocumentError("not a notebook")
+        self.commands = notebook.commands
+        try:
+            super().__init__(path, notebook.python.encode())
+        except DocumentError:
+            super().__init__(path, _drop_broken_cells(notebook).encode())
+
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Raise `CannotEdit`, because the offsets are those of the code and not of the file."""
+        raise CannotEdit("cfglint does not edit notebooks")
+
+
+def _drop_broken_cells(notebook: Notebook) -> str:
+    """Return the Python code without the cells that do not parse."""
+    lines = notebook.python.split("\n")
+    for start, end in notebook.cells:
+        try:
+            parse_python("\n".join(lines[start:end]))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            lines[start:end] = [""] * len(lines[start:end])
+    return "\n".join(lines)
 
 
 def parse_notebook(text: str) -> Notebook | None:
@@ -39,8 +74,11 @@ def parse_notebook(text: str) -> Notebook | None:
         return None
     python: list[str] = []
     commands: list[str] = []
+    places: list[tuple[int, int]] = []
     for lines in _locate_lines(text, code):
         target = python
+        if lines:
+            places.append((lines[0][0], lines[-1][0] + 1))
         for number, (row, line) in enumerate(lines):
             if not number and line.startswith("%%"):
                 target = commands if _SHELL_CELL.match(line) else python if _PYTHON_CELL.match(line) else []
@@ -48,14 +86,21 @@ def parse_notebook(text: str) -> Notebook | None:
                 _put_line(commands, row, f"cat > {write_cell[1]}" if write_cell is not None else "")
             elif target is python and _COMMAND.match(line):
                 _put_line(commands, row, _VARIABLE.sub(r"${\1}", _COMMAND.sub("", line, count=1)))
+                _put_line(python, row, _fill_block(line))
                 target = commands if line.rstrip().endswith("\\") else python
             elif target is python:
-                _put_line(python, row, "" if line.lstrip().startswith(("%", "?")) else line)
+                _put_line(python, row, _fill_block(line) if line.lstrip().startswith(("%", "?")) else line)
             elif target is commands:
                 _put_line(commands, row, line)
                 shell = _SHELL_CELL.match(lines[0][1])
                 target = commands if shell or line.rstrip().endswith("\\") else python
-    return Notebook("\n".join(python) + "\n", "\n".join(commands) + "\n")
+    return Notebook("\n".join(python) + "\n", "\n".join(commands) + "\n", tuple(places))
+
+
+def _fill_block(line: str) -> str:
+    """Return the Python statement for a line of IPython: `pass` inside a block, which must not be empty."""
+    indent = line[: len(line) - len(line.lstrip())]
+    return f"{indent}pass" if indent else ""
 
 
 def _locate_lines(text: str, code: list[Any]) -> Iterator[list[tuple[int, str]]]:

@@ -19,7 +19,6 @@ from cfglint_train.documents.document import (
     Entry,
     Node,
     Route,
-    Scalar,
     Set,
     Span,
 )
@@ -255,8 +254,7 @@ class Config:
         """Return the place of a setting: key and value if the value is a scalar, otherwise the key alone."""
         entry = self.get_entry(*route)
         if entry is not None:
-            span = entry.span if isinstance(entry.value, Scalar) else entry.key.span
-            return Place(self.document, span)
+            return Place(*self.document.locate_entry(entry))
         node = self.get_node(*route)
         return None if node is None else Place(self.document, node.span)
 
@@ -294,7 +292,8 @@ class _SettingPlace(Place):
     __slots__ = ("config", "route")
 
     def __init__(self, config: Config, route: Route) -> None:
-        super().__init__(config.document, None)
+        entry = config.get_entry(*route)
+        super().__init__(config.document if entry is None else config.document.locate_entry(entry)[0], None)
         self.config = config
         self.route = route
 

@@ -91,6 +91,24 @@ class LaunchScripts:
             or list(self._find_docstring_launches(main))
         )
 
+    def list_launch_words(self, path: str) -> tuple[tuple[str, ...], ...]:
+        """Return the words that scripts, or else READMEs and other examples, pass to a Python script, each once.
+
+        Launches with a word that cannot be determined are left out.
+        """
+        documents: list[ShellDocument] = [*self._find_scripts(path)]
+        repository = self.repositories.get_index(path)
+        if not documents and repository.is_repository:
+            from cfglint_train.launches.examples import list_examples
+
+            name = os.fsencode(os.path.basename(path))
+            examples = [item for item in repository.compute_once(list_examples) if name in item[1]]
+            documents = [item for file, text in examples if (item := self._parse_example(file, text, path)) is not None]
+        uses = (words for document in documents for _, words in self.find_uses_in(document, path))
+        return tuple(
+            dict.fromkeys(tuple(word.text for word in words) for words in uses if all(word.is_known for word in words))
+        )
+
     def find_caller_launches(self, main: Config) -> list[Launch]:
         """Return the launches by scripts that call the config's own script, if its command forwards the arguments.
 

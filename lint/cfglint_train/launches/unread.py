@@ -12,9 +12,8 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from cfglint_train.documents.document import DocumentError, Position, Span
+from cfglint_train.documents.document import Document, DocumentError, Position, Span
 from cfglint_train.documents.notebooks import parse_notebook
-from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
@@ -61,6 +60,8 @@ def note_unread_runs(
     config_numbers = [int(config.root[0]) for config in configs] if is_script else []
     for script in _read_commands(path, documents, scripts, index):
         missing_files = collect_missing_files(script, config_numbers, sources, index)
+        if path.endswith(".ipynb"):
+            missing_files = _leave_out_written(missing_files, documents.get_parsed(path))
         problems = (
             *describe_missing_files(script, missing_files, sources),
             *describe_miscased_files(script, sources, index, is_read),
@@ -108,28 +109,17 @@ def _read_commands(
 
 
 def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
-    """Yield the commands of a notebook, and record the training run of its Python code as unread."""
+    """Yield the commands of a notebook, and those that its Python code starts."""
     notebook = parse_notebook(documents.sources.read(path).decode("utf-8", "replace"))
-    if notebook is None:
-        return
-    try:
-        program = files.parse(path, notebook.python.encode(), "python")
-    except DocumentError:
-        program = None
-    if isinstance(program, PythonDocument):
-        runs = (
-            run_config
-            for name in find_candidates(program.source, "python")
-            for run_config in frameworks.recognise(name, program)
-        )
-        run = next((run_config for run_config in runs if run_config.role in (None, "unread", "program")), None)
-        if run is not None:
-            span = next((program.find_span(call) for call in program.find_calls("train") if run.span is None), run.span)
-            documents.note_run(
-                program, span, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"
-            )
-    yield extract_commands(notebook.python)
-    yield notebook.commands
+    if notebook is not None:
+        yield extract_commands(notebook.python)
+        yield notebook.commands
+
+
+def _leave_out_written(missing: MissingFiles, notebook: Document | None) -> MissingFiles:
+    """Return the missing files without those that the Python code of a notebook names, because it may write them."""
+    source = b"" if notebook is None else notebook.source
+    return {file: places for file, places in missing.items() if os.fsencode(os.path.basename(file)) not in source}
 
 
 def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:

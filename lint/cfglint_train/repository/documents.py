@@ -117,7 +117,7 @@ class Documents:
         Return None if it is unreadable, if its kind of file has no comments, or if it does not contain `mark`.
         """
         document = self._documents.get(path)
-        if document is not None:
+        if document is not None and not path.endswith(".ipynb"):
             return document if mark in document.source else None
         try:
             source = self.sources.read(path)
@@ -190,8 +190,10 @@ class Documents:
         if syntax in ("notebook", "recipes"):
             if registry.find_candidates(source, "python") or registry.can_launch(source):
                 self.launching_scripts.add(path)
-            self.skip(path, "only the runs that it starts are listed")
-            return None
+            document = self._open_notebook(path, source) if syntax == "notebook" else None
+            if document is None:
+                self.skip(path, "only the runs that it starts are listed")
+            return document
         if syntax == "yaml" and registry.is_job(source) and registry.can_launch(source):
             self.launching_scripts.add(path)
         decoded = files.decode_utf_16(source)
@@ -227,6 +229,17 @@ class Documents:
                 cause = _classify_error(error)
                 self.unread.append(UnreadFile(path, error.position, error.message, cause, help=error.help))
             return None
+
+    def _open_notebook(self, path: str, source: bytes) -> Document | None:
+        """Return the code of a notebook's cells, or None if it has no keys of a supported framework."""
+        if not registry.find_candidates(source.replace(b'\\"', b'"'), "python"):
+            return None
+        try:
+            document = files.parse(path, source, "notebook")
+        except DocumentError:
+            return None
+        self.candidates[path] = registry.find_candidates(document.source, "python")
+        return document if self.candidates[path] else None
 
     def _describe_syntax_error(self, path: str, source: bytes) -> str:
         """Describe the YAML syntax error of a file that the user named.

@@ -161,6 +161,10 @@ def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | N
         from cfglint_train.documents.shell.document import ShellDocument
 
         return ShellDocument(path, source, load)
+    if syntax == "notebook":
+        from cfglint_train.documents.notebooks import NotebookDocument
+
+        return NotebookDocument(path, source)
     from cfglint_train.documents.python.document import PythonDocument
 
     return PythonDocument(path, source)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from cfglint_train.documents.document import MISSING, Document, Entry, Route, Scalar, Unknown
 from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence, LaunchedKey
 from cfglint_train.frameworks.framework import Reference
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from cfglint_train.launches.merged_launch import MergedLaunch
     from cfglint_train.launches.shared_output_dir import PreviousLaunch, SharedOutputDirs
     from cfglint_train.repository.dataset_file import DatasetFile
+
+
+MAX_LAUNCHED_FILES: Final = 20
+"""Maximum number of settings files for which a script's launches are runs of their own."""
 
 
 class Workspace:
@@ -140,6 +144,8 @@ class Workspace:
             if score > best[0]:
                 best = (score, name, matches)
         _, name, matches = best if best[2] else self._identify_framework(document)
+        if document.syntax == "python" and matches:
+            matches = self._read_launched_files(document, name, matches)
         if not matches:
             self.documents.skip(document.path, "no supported framework has its keys", document.source)
             return []
@@ -184,6 +190,27 @@ class Workspace:
         for config in configs:
             self._set_evidence(config, statements)
         return configs
+
+    def _read_launched_files(
+        self, document: Document, name: str, matches: list[frameworks.RecognisedConfig]
+    ) -> list[frameworks.RecognisedConfig]:
+        """Return the runs of a Python script, one for each settings file that only its launches name."""
+        from cfglint_train.documents.python.document import PythonDocument
+
+        if not isinstance(document, PythonDocument) or not document.awaits_file or document.launches:
+            return matches
+        from cfglint_train.frameworks.trainer_script.runs import list_settings_files
+
+        by_files = {
+            files_named: words
+            for words in reversed(self.scripts.list_launch_words(document.path))
+            if (files_named := list_settings_files(document, words))
+        }
+        if not by_files:
+            return matches
+        document.launches = tuple(reversed(by_files.values()))[:MAX_LAUNCHED_FILES]
+        document.root = None
+        return frameworks.recognise(name, document)
 
     def _is_replaced(self, path: str, mark: str) -> bool:
         """Return whether a script in the file's repository replaces the placeholder `mark`."""
@@ -239,6 +266,13 @@ class Workspace:
         neither counts. `scripts` start the document, and all of them set `launched_keys`.
         """
         statements = self.statements.collect_release_statements(document, self.sources, scripts, launched_keys)
+        if document.path.endswith(".ipynb"):
+            from cfglint_train.documents.notebooks import NotebookDocument
+            from cfglint_train.releases.pins.notebooks import replace_pins
+
+            if isinstance(document, NotebookDocument):
+                pins = replace_pins(document, statements.pins)
+                return ReleaseStatements(statements.facts, pins, statements.named, launched_keys)
         if self.upstream or framework.manifest.layout is None:
             return statements
         statements = self.forks.add_copy_release(framework.manifest, document.path, statements)

@@ -111,7 +111,7 @@ def _find_newest(config: Config, framework: Framework, package: str) -> str:
 
 
 def _find_place(config: Config, key: RefusedKey) -> Place:
-    return Place(key.script or config.document, key.entry.key.span)
+    return Place(*(key.script or config.document).locate_key(key.entry))
 
 
 def _build_report(config: Config, package: str, title: str, newest: str, hint: ReleaseHint, is_fresh: bool) -> Report:

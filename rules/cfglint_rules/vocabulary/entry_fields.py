@@ -100,7 +100,7 @@ def _is_declared(config: Config, route: Route) -> bool:
 def _build_report(config: Config, routes: list[Route], reason: str, remedy: str) -> Report:
     name = str(routes[0][-1])
     entries = [config.get_entry(*route) for route in routes]
-    first, *others = [Place(config.document, entry.key.span) for entry in entries if entry is not None]
+    first, *others = [Place(*config.document.locate_key(entry)) for entry in entries if entry is not None]
     changes = tuple(Delete((*config.root, *route)) for route in routes)
     return Report(
         f"`{name}` has no effect: {reason}",

@@ -210,7 +210,7 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
     names = "all keys of this file"
     if rival is not None and rival.entry is not None:
         names = f"`{format_route(lost_use.route)}` and `{format_route(rival.route)}` together"
-        related = (Related(Place(config.document, rival.entry.key.span), f"`{format_route(rival.route)}` is here"),)
+        related = (Related(Place(*config.document.locate_key(rival.entry)), f"`{format_route(rival.route)}` is here"),)
     neighbours = None if rival is None else _find_neighbours(lost_use, rival, releases)
     unreleased: tuple[Ground, ...] = ()
     if neighbours is not None:
@@ -221,7 +221,7 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
     return Report(
         f"no {get_target_release(config).title} release accepts {names}; {best.release} accepts "
         f"{best.accepted_keys} of {best.used_keys}",
-        Place(config.document, lost_use.entry.key.span),
+        Place(*config.document.locate_key(lost_use.entry)),
         "error" if effect == REFUSED else "warning",
         related=related,
         help=f"use the names of one release, and set it: `{keys.manifest.package}={best.release}`",

@@ -176,7 +176,10 @@ class Settings:
         if override_route is not None and (place := self.config.overrides[override_route].origin.place) is not None:
             return place
         entry = None if route is None else self.config.get_entry(*route)
-        return None if entry is None else Place(self.config.document, entry.key.span)
+        if entry is None:
+            return None
+        document, span = self.config.document.locate_entry(entry)
+        return Place(document, entry.key.span if document is self.config.document else span)
 
 
 def _list_cut_off(config: Config) -> frozenset[str]:

@@ -58,7 +58,7 @@ class KeyOccurrence(Frozen):
     @property
     def place(self) -> Place:
         """Place of a finding about the key: the key itself."""
-        return Place(self.config.document, self.entry.key.span)
+        return Place(*self.config.document.locate_key(self.entry))
 
     @property
     def value(self) -> Any:

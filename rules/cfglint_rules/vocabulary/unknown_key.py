@@ -8,8 +8,8 @@ It also looks up:
 
 - keyword arguments of PEFT's `LoraConfig` and of OLMo-core's classes in Python scripts
 - keys of a JSON or YAML file that a script reads with `HfArgumentParser`
-- launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser` are known and the parser
-  accepts nothing else
+- launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser`, or all options of its
+  `ArgumentParser`, are known and the parser accepts nothing else
 
 Any key is accepted in free-form mappings (`gradient_checkpointing_kwargs`), and anywhere if the file loads a plugin
 that cfglint does not know. Keys that only hold YAML anchors for the rest of the file are accepted too.

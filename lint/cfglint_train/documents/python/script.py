@@ -23,7 +23,7 @@ from cfglint_train.documents.document import (
     decode,
 )
 from cfglint_train.documents.python.syntax import get_callee_name
-from cfglint_train.documents.python.tree import Record
+from cfglint_train.documents.python.tree import Record, find_file_step
 from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.python_grammar import parse_python
 from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
@@ -62,6 +62,10 @@ class PythonScript(Document):
         self._nodes: dict[type[ast.AST], list[Any]] | None = None
         self.modules: dict[str, PythonScript | None] = {}
         """Modules of the repository that the script imports, by the name as imported; None if not found or parsed."""
+        self.awaits_file = False
+        """True if the script reads a settings file that only a launch names."""
+        self.launches: tuple[tuple[str, ...], ...] = ()
+        """Words that launches pass to the script, if they name the settings file."""
         self.remedy: Remedy = _return_no_remedy
         self._doubts: Doubts = _return_no_doubt
         text = decode(source)
@@ -108,6 +112,20 @@ class PythonScript(Document):
         """Return the reason why the value at `route` is uncertain, or ""."""
         node = self.find_node(route)
         return "" if node is None else self._doubts(self, node)
+
+    def locate_entry(self, entry: Entry) -> tuple[Document, Span]:
+        """Return where a user edits a setting; a settings file that the script reads comes first."""
+        step = find_file_step(entry.value)
+        return super().locate_entry(entry) if step is None or step.document is None else (step.document, step.span)
+
+    def locate_key(self, entry: Entry) -> tuple[Document, Span]:
+        """Return where the key of a setting is written: in a settings file if `**` unpacks the file's mapping."""
+        step = find_file_step(entry.value)
+        if step is None or step.document is None or self.get_text(entry.key.span).strip("\"'") == entry.name:
+            return self, entry.key.span
+        text = step.document.get_text(step.span)
+        length = len((entry.name or "").encode()) + 2 * text.startswith(("'", '"'))
+        return step.document, Span(step.span.start, step.span.start + length)
 
     def get_spelled_route(self, route: Route) -> Route:
         """Return the route, spelled with the argument name of the call that accepts the setting."""

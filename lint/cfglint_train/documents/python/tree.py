@@ -6,7 +6,7 @@ it was read from. Both are nodes as in every other document.
 
 from __future__ import annotations
 
-from cfglint_train.documents.document import Entry, Mapping, Node, Scalar, Span, Unknown
+from cfglint_train.documents.document import Document, Entry, Mapping, Node, Scalar, Span, Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
@@ -20,13 +20,14 @@ class Step(Frozen):
     """One step from an expression to its value.
 
     `kind` is constant (a name's definition), parameter (an argument of a builder), option (the default of a
-    command-line option), depends (changed under a condition that cannot be determined) or library (returned by a
-    function of the library).
+    command-line option), depends (changed under a condition that cannot be determined), library (returned by a
+    function of the library) or file (read from the settings file `document`, to which `span` then refers).
     """
 
     kind: str
     text: str
     span: Span
+    document: Document | None = None
 
 
 class Target(Frozen):
@@ -58,17 +59,23 @@ class Value(Scalar):
 
 
 def _limit_steps(how: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps without duplicates; if there are more than `_MAX_STEPS`, keep conditions first."""
+    """Return the steps without duplicates; if there are more than `_MAX_STEPS`, keep conditions, then files, first."""
     steps = tuple(dict.fromkeys(how))
     if len(steps) <= _MAX_STEPS:
         return steps
-    return tuple(sorted(steps, key=lambda step: step.kind != "depends")[:_MAX_STEPS])
+    return tuple(sorted(steps, key=lambda step: (step.kind != "depends", step.kind != "file"))[:_MAX_STEPS])
 
 
 def find_condition(node: Node) -> Step | None:
     """Return the condition that a node depends on, or None."""
     how = node.how if isinstance(node, (Value, Record)) else ()
     return next((step for step in how if step.kind == "depends"), None)
+
+
+def find_file_step(node: Node) -> Step | None:
+    """Return the place in a settings file that alone decides a value, or None."""
+    steps = [step for step in (node.how if isinstance(node, (Value, Record)) else ()) if step.kind == "file"]
+    return steps[0] if len(steps) == 1 else None
 
 
 class OtherCallSetting(Frozen):

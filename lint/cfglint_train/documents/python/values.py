@@ -54,6 +54,13 @@ class Partial(Frozen):
     arguments: Arguments
 
 
+class FileText(Frozen):
+    """A file that the script opened for reading, or its text."""
+
+    path: str
+    how: tuple[Step, ...] = ()
+
+
 class ParsedOptions:
     """A namespace returned by `argparse`, with the defaults of the options that the script (or a library) declares."""
 
@@ -167,6 +174,13 @@ def choose_value(first: Any, other: Any) -> Any:
     """
     nothing = isinstance(first, Value) and first.value is None
     return other if nothing and isinstance(other, Record) else first
+
+
+def get_path(value: Value) -> str | None:
+    """Return the path that a value stands for, even if only its folder is unknown, or None."""
+    if isinstance(value.value, Unknown):
+        return value.value.path or None
+    return value.value if isinstance(value.value, str) else None
 
 
 def evaluate_truth(value: Any) -> bool | None:

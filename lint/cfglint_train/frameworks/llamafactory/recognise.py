@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cfglint_train.documents.document import Document
+from cfglint_train.documents.document import Document, Node, Route
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import RecognisedConfig, Reference
@@ -22,26 +22,36 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         from cfglint_train.frameworks.llamafactory.commands import recognise_commands  # most of its files are YAML
 
         return recognise_commands(document)
-    root = document.root
+    if document.syntax == "python":
+        from cfglint_train.documents.python.document import PythonDocument
+        from cfglint_train.frameworks.llamafactory.programs import read_programs  # most of its files are YAML
+
+        assert isinstance(document, PythonDocument)
+        records = enumerate(read_programs(document))
+        return [match for number, record in records for match in _recognise_mapping(document, record, (number,))]
+    return _recognise_mapping(document, document.root, ())
+
+
+def _recognise_mapping(document: Document, root: Node | None, route: Route) -> list[RecognisedConfig]:
+    """Return the configuration in a mapping, or an empty list."""
     keys = root.index.keys() if isinstance(root, MappingNode) else set[str]()
     if "model_name_or_path" not in keys and not keys >= METHOD_KEYS:
         return []
     own_keys = len(keys & OWN_KEYS)
     if keys & FOREIGN_KEYS or own_keys < (1 if "export_dir" in keys or "infer_backend" in keys else 2):
         return []
-    is_predicting = any(_is_on(document, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
-    is_training = _is_on(document, "do_train") or not is_predicting
+    is_predicting = any(_is_on(document, route, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
+    is_training = _is_on(document, route, "do_train") or not is_predicting
+    score = 45 + 2 * own_keys
     if keys & TRAINING_KEYS and is_training and "export_dir" not in keys:
-        return [RecognisedConfig((), 45 + 2 * own_keys, f"{own_keys} LLaMA-Factory keys")]
+        return [RecognisedConfig(route, score, f"{own_keys} LLaMA-Factory keys")]
     purpose = next((name for key, name in _PURPOSES if key in keys), "inference")
-    return [
-        RecognisedConfig((), 45 + 2 * own_keys, f"a LLaMA-Factory file for {purpose} that trains nothing", role="other")
-    ]
+    return [RecognisedConfig(route, score, f"a LLaMA-Factory file for {purpose} that trains nothing", role="other")]
 
 
-def _is_on(document: Document, key: str) -> bool:
+def _is_on(document: Document, route: Route, key: str) -> bool:
     """Return whether a switch is on; 1 and 0 also count as true and false."""
-    value = document.get_value((key,))
+    value = document.get_value((*route, key))
     return isinstance(value, int) and bool(value)
 
 

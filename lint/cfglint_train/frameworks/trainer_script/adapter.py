@@ -53,7 +53,7 @@ def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
         arguments = CallParameters(
             vocabulary, _LORA_CONTEXT, value, None if equivalent == name else equivalent, rename, is_confident
         )
-        place, status = Place(config.document, entry.key.span), partial(_find_status, vocabulary, name)
+        place, status = Place(*config.document.locate_key(entry)), partial(_find_status, vocabulary, name)
         call = get_callee_name(adapter_entry.value.call)
         yield CallArgument(name, call, place, status, None, None, _PACKAGE, assumption, arguments, folder)
 

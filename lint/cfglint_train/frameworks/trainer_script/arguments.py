@@ -34,7 +34,7 @@ def find_trainer_arguments(config: Config) -> tuple[CallArgument, ...]:
     for use in find_keyword_uses(config.document, config.root):
         if use.entry is not None and trainer.call is not None:
             name = str(use.route[0])
-            place = Place(config.document, use.entry.key.span)
+            place = Place(*config.document.locate_key(use.entry))
             rewrite, advice = _rewrite_keyword(config, name, trainer)
             status = partial(_find_status, name, _list_old_keywords(node)[name])
             arguments.append(CallArgument(name, get_callee_name(trainer.call), place, status, rewrite, advice))

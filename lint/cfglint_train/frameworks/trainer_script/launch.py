@@ -40,12 +40,18 @@ def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]
     for call in document.find_calls("add_argument"):
         options.update(_parse_declaration(document, call))
     values: dict[str, Value] = {}
+    positional = _list_positional(document)
     index = 0
     while index < len(words):
         name, sign, text = words[index].partition("=")
         index += 1
         option = options.get(name) or _find_abbreviated(options, name)
         if option is None:
+            if positional and not _is_option(words[index - 1]):
+                target, span = positional.pop(0)
+                values[target] = Value(span, words[index - 1])
+            elif _is_option(words[index - 1]):
+                positional = []  # the option is declared elsewhere and may take the following words
             continue
         if option.word_count == 0:
             switch_value = False if option.negatable and name.startswith("--no-") else option.value
@@ -64,6 +70,18 @@ def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]
             index += 1
         values[option.target] = Value(option.span, _convert_words(option, arguments))
     return values
+
+
+def _list_positional(document: PythonDocument) -> list[tuple[str, Span]]:
+    """Return the targets of a script's positional arguments in order, if each of them takes one word as text."""
+    arguments = []
+    for call in document.find_calls("add_argument"):
+        name = _get_constant(call.args[0]) if call.args else None
+        if isinstance(name, str) and not name.startswith("-"):
+            if any(keyword.arg in ("nargs", "action", "type") for keyword in call.keywords):
+                return []
+            arguments.append((name, document.find_span(call)))
+    return arguments
 
 
 def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine | None:
@@ -167,7 +185,7 @@ def _convert_words(option: _DeclaredOption, words: list[str]) -> Any:
         return Unknown(_UNKNOWN_VALUE)
 
 
-_TYPES: Final[Mapping[str, Callable[[str], Any]]] = {"int": int, "float": float, "str": str, "bool": bool}
+_TYPES: Final[Mapping[str, Callable[[str], Any]]] = {"int": int, "float": float, "str": str, "bool": bool, "Path": str}
 
 
 def _parse_declaration(document: PythonDocument, call: ast.Call) -> Iterator[tuple[str, _DeclaredOption]]:

@@ -41,6 +41,7 @@ _READ_ARGUMENTS: Final = frozenset(
 other than the command line, or return unknown options to the program.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
+_OPEN_METHODS: Final = ("parse_known_args", "parse_intermixed_args", "add_subparsers", "add_cli_args", "_add_action")
 _CHANGES_ARGUMENTS: Final = re.compile(
     rb"sys\.argv(?:\[[^\]\n]*\])?\s*(?:\+?=(?!=)|\.(?:append|clear|extend|insert|pop|remove)\b)|del\s+sys\.argv"
     rb"|from\s+sys\s+import[^\n]*\bargv"
@@ -85,12 +86,15 @@ class ParserOptions(Frozen):
 
 
 def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
-    """Yield the options in the script's launches that no dataclass of its parser has.
+    """Yield the options in the script's launches that its parser, or no dataclass of its parser, has.
 
     Yield nothing if some options of the parser are unknown.
     """
-    options = find_options(config)
-    if options is None or not options.is_strict or not config.document.find_calls(*_PARSE_METHODS):  # type: ignore[attr-defined]
+    document = config.document
+    assert isinstance(document, PythonScript)
+    has_fields = bool(document.find_calls(*_PARSE_METHODS))
+    options = find_options(config) if has_fields else read_declared_options(document)
+    if options is None or not options.is_strict:
         return
     name = os.path.basename(config.document.path)
     for script, number in config.launches:
@@ -102,8 +106,9 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
             continue  # an unknown launcher, with options of its own
         for entry in invocation.entries:
             option = entry.name or ""
-            if _OPTION.fullmatch(option) and not _is_accepted(options, option[2:].replace("-", "_")):
-                suggestion = _suggest_option(options, option[2:].replace("-", "_"))
+            spelling = option[2:].replace("-", "_") if has_fields else option[2:]  # argparse distinguishes - and _
+            if _OPTION.fullmatch(option) and not _is_accepted(options, spelling):
+                suggestion = _suggest_option(options, spelling)
                 yield UnparsedOption(option, name, Place(script, entry.key.span), suggestion)
 
 
@@ -142,6 +147,55 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
     counts = {count_targets(document, call) for call in calls} - {0}
     is_hidden = any(node.value in calls for node in document.list_nodes(ast.Starred))  # how many objects are expected
     return options if classes and counts <= {len(classes)} and not is_hidden else None
+
+
+@lru_cache(maxsize=MAX_CACHED_PROGRAMS)
+def read_declared_options(document: PythonScript) -> ParserOptions | None:
+    """Return the options of a script's only argparse parser, or None if the parser may accept other options.
+
+    Source: Python 3.8 to 3.14 argparse.py (parse_args: 'unrecognized arguments').
+    """
+    parsers = document.find_calls("ArgumentParser")
+    if len(parsers) != 1 or document.find_calls(*PARSERS, *_OPEN_METHODS) or _CHANGES_ARGUMENTS.search(document.source):
+        return None
+    parses = document.find_calls("parse_args")
+    is_extended = any(keyword.arg in (None, "parents", "argument_default") for keyword in parsers[0].keywords)
+    if is_extended or len(parses) != 1 or parses[0].args or parses[0].keywords or _is_parser_passed_on(document):
+        return None
+    names = {"help"}
+    for call in document.find_calls("add_argument"):
+        for item in call.args:
+            if not isinstance(item, ast.Constant) or not isinstance(item.value, str):
+                return None
+            names.add(item.value.removeprefix("--"))
+    return ParserOptions(frozenset(names))
+
+
+def _is_parser_passed_on(document: PythonScript) -> bool:
+    """Return whether a function, which may add options, receives a parser or a group of its options."""
+    makers = {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
+    makers.update(
+        node.name
+        for node in document.list_nodes(ast.FunctionDef)
+        if any(isinstance(inner, ast.Call) and get_callee_name(inner) in makers for inner in ast.walk(node))
+    )
+    names = {
+        target.id
+        for node in document.list_nodes(ast.Assign)
+        if isinstance(node.value, ast.Call) and get_callee_name(node.value) in makers
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    arguments = (
+        item
+        for call in document.list_nodes(ast.Call)
+        for item in (*call.args, *(keyword.value for keyword in call.keywords))
+    )
+    return any(
+        (isinstance(item, ast.Name) and item.id in names)
+        or (isinstance(item, ast.Call) and get_callee_name(item) in makers)
+        for item in arguments
+    )
 
 
 @lru_cache(maxsize=MAX_CACHED_PROGRAMS)
@@ -281,7 +335,7 @@ def _is_accepted(options: ParserOptions, name: str) -> bool:
         _is_known(vocabulary, context, name) for vocabulary, context in options.list_vocabularies()
     ):
         return True
-    return name.startswith("no_") and _is_accepted(options, name.removeprefix("no_"))
+    return name.startswith(("no_", "no-")) and _is_accepted(options, name[3:])
 
 
 def _is_known(vocabulary: Vocabulary, context: Context, name: str) -> bool:

@@ -75,6 +75,7 @@ class ScriptSettings(Record):
         "entry",
         "is_hf_trainer",
         "is_unread_command_line",
+        "launch",
         "model_class",
         "refusal",
         "trainer",
@@ -91,6 +92,8 @@ class ScriptSettings(Record):
         """True if all its settings come from its command line in a way that cfglint cannot read."""
         self.is_hf_trainer = False
         """True if the trainer is transformers' `Trainer` or `Seq2SeqTrainer`, not one of TRL's."""
+        self.launch: tuple[tuple[str, ...], int] = (), 0
+        """Words of the launch that names its settings file, and its number among the runs of that launch."""
         self.entry = "trainer"
         """Entry of the transformers vocabulary for its config class: `trainer` or `seq2seq`."""
         self.changed_trainer: TrainerCall | None = None
@@ -108,20 +111,22 @@ def read_runs(
     option_values: Mapping[str, Value] | None = None,
     command_line: CommandLine | None = None,
     is_hf_trainer: bool = False,
+    words: tuple[str, ...] = (),
 ) -> list[ScriptSettings]:
     """Return the runs of a script, in the order in which it creates their trainers.
 
     `option_values` replace the defaults of the script's own options. `command_line` holds the settings that its
     dataclass parser reads.
     `is_hf_trainer`: return the runs of transformers' `Trainer`, not those of TRL's trainers.
+    `words`: the launch's words after the script's path.
     """
     try:
-        settings = _walk_script(document, option_values or {}, command_line, is_hf_trainer, True)
+        settings = _walk_script(document, option_values or {}, command_line, is_hf_trainer, True, words)
         # With the script's own defaults, the walk may end in an error that no launch hits: retry without them.
         return (
             settings
             if settings or command_line is not None
-            else _walk_script(document, option_values or {}, command_line, is_hf_trainer, False)
+            else _walk_script(document, option_values or {}, command_line, is_hf_trainer, False, words)
         )
     except (BudgetError, RecursionError):
         return []
@@ -133,12 +138,14 @@ def _walk_script(
     command_line: CommandLine | None,
     is_hf_trainer: bool,
     uses_defaults: bool,
+    words: tuple[str, ...],
 ) -> list[ScriptSettings]:
     """Return the runs that a walk over a script finds. `uses_defaults`: unset options have their defaults."""
     evaluator = (SampleWalk if is_hf_trainer else LaunchedWalk)(
         document, HANDLERS, METHODS, POSITIONAL_PARAMETERS, resolve_constant
     )
     evaluator.option_values, evaluator.uses_defaults = option_values, uses_defaults
+    evaluator.launch_words = words
     evaluator.command_line = command_line or evaluator.command_line
     evaluator.run()
     trainers = _find_trainers(evaluator, is_hf_trainer)
@@ -149,6 +156,7 @@ def _walk_script(
         ):
             evaluator.enter_function(function)
         trainers = _find_trainers(evaluator, is_hf_trainer)
+    document.awaits_file = document.awaits_file or evaluator.awaits_file
     if isinstance(evaluator, SampleWalk):
         enter_uncalled_tokenizers(evaluator)
     return (
@@ -312,13 +320,12 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
         # Only for the package's own trainer classes, because a subclass in the script may accept more arguments.
         run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
         parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
-        if (
-            not trainer_call.open
-            and trainer_call.get("eval_dataset") is None
-            and trainer_call.call
-            and len(trainer_call.call.args) <= len(parameters)
-        ):
+        if _is_complete_call(trainer_call, parameters) and trainer_call.get("eval_dataset") is None:
             run.parts["_WITHOUT_EVAL_"] = build_fact("eval_dataset", Value(trainer_call.span, True))
+        if _is_complete_call(trainer_call, parameters) and not any(
+            trainer_call.get(name) is not None for name in _OPTIMIZER_ARGUMENTS
+        ):
+            run.parts["_BUILDS_OPTIMIZER_"] = build_fact("optim", Value(trainer_call.span, True))
         for name in OLD_KEYWORDS[package]:
             entry = trainer_call.get(name)
             if entry is not None:
@@ -344,6 +351,16 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
         run.parts["_REFERENCE_"] = OtherCallSetting(
             trainer_call, "ref_model", Entry(reference.key, _find_reference(reference.value))
         )
+
+
+_OPTIMIZER_ARGUMENTS: Final = ("optimizers", "optimizer", "optimizer_cls_and_kwargs", "create_optimizer")
+"""Arguments and attributes by which a script gives a trainer an optimizer."""
+
+
+def _is_complete_call(trainer_call: Record, parameters: tuple[str, ...]) -> bool:
+    """Return whether a trainer's call shows all of its arguments by name."""
+    call = trainer_call.call
+    return not trainer_call.open and call is not None and len(call.args) <= len(parameters)
 
 
 def _find_reference(node: Node) -> Value:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
 from cfglint_train.documents.python.class_variables import find_calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.python.tree import Record, Value
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import list_frameworks
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import ast
 
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
+
+
+_SETTINGS_FILES: Final = (".yaml", ".yml", ".json", ".toml")
 
 
 def recognise_scripts(document: Document) -> list[RecognisedConfig]:
@@ -103,11 +107,39 @@ def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSet
 
     assert isinstance(document, PythonDocument)
     if document.root is None:
-        settings = read_runs(document, is_hf_trainer=is_hf_trainer)
+        settings = []
+        for words in document.launches or ((),):
+            launched_runs = (
+                _read_launched_runs(document, words, is_hf_trainer)
+                if words
+                else read_runs(document, is_hf_trainer=is_hf_trainer)
+            )
+            for number, run in enumerate(launched_runs):
+                run.launch = words, number
+            settings += launched_runs
         if settings:
             document.attach_tree(Sequence(Span(0, len(document.source)), [*settings], True), doubts=_find_assumption)
     shown = document.root.items if isinstance(document.root, Sequence) else []
     return [item for item in shown if isinstance(item, ScriptSettings)]
+
+
+@lru_cache(maxsize=32)
+def _read_launched_runs(document: PythonDocument, words: tuple[str, ...], is_hf_trainer: bool) -> list[ScriptSettings]:
+    """Return the runs of a script under a launch with these words."""
+    from cfglint_train.frameworks.trainer_script.launch import read_command_line, read_options
+    from cfglint_train.frameworks.trainer_script.reader import read_runs
+
+    listed = list(words)
+    values, line = read_options(document, listed), read_command_line(document, listed)
+    return read_runs(document, values, line, is_hf_trainer, words)
+
+
+def list_settings_files(document: PythonDocument, words: Iterable[str]) -> frozenset[str]:
+    """Return the settings files that the words of a launch name."""
+    from cfglint_train.frameworks.trainer_script.launch import read_options
+
+    values = [value.value for value in read_options(document, list(words)).values()]
+    return frozenset(value for value in values if isinstance(value, str) and value.endswith(_SETTINGS_FILES))
 
 
 def _find_other_trainer(document: PythonDocument) -> str:
@@ -177,15 +209,21 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
     A setting that the launch removes is `MISSING` if the script has a parser, and None otherwise.
     """
     from cfglint_train.frameworks.trainer_script.launch import read_command_line, read_options
-    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
+    from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
-    document, number = config.document, config.root[0]
+    document = config.document
     assert isinstance(document, PythonDocument)
-    values, line = read_options(document, words), read_command_line(document, words)
     settings = document.find_node(config.root)
-    is_hf_trainer = isinstance(settings, ScriptSettings) and settings.is_hf_trainer
-    launched_runs = read_runs(document, values, line, is_hf_trainer) if values or line is not None else []
-    if not isinstance(settings, Record) or not isinstance(number, int) or number >= len(launched_runs):
+    if not isinstance(settings, ScriptSettings):
+        return {}
+    base_words, number = settings.launch
+    if base_words and list_settings_files(document, base_words) != list_settings_files(document, words):
+        return {}  # this launch starts the run of another file
+    line = read_command_line(document, words)
+    reads_words = any(name in document.source for name in (b"hydra", b"from_cli"))
+    is_changed = read_options(document, words) or line is not None or (words and reads_words)
+    launched_runs = _read_launched_runs(document, tuple(words), settings.is_hf_trainer) if is_changed else []
+    if number >= len(launched_runs):
         return {}
     launched_settings = launched_runs[number]
     if launched_settings.refusal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Sequence, Span, Unknown
-from cfglint_train.documents.python.static import mappings
+from cfglint_train.documents.python.static import mappings, settings_files
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.names import evaluate_attribute
 from cfglint_train.documents.python.static.standard import FUNCTIONS, TRANSPARENT, compute_builtin
@@ -15,6 +15,7 @@ from cfglint_train.documents.python.values import (
     Arguments,
     Class,
     External,
+    FileText,
     Function,
     ParsedOptions,
     Partial,
@@ -32,6 +33,8 @@ def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
     function = node.func
     if isinstance(function, ast.Attribute):
         owner = evaluator.evaluate(function.value, scope)
+        if isinstance(owner, FileText) and function.attr in ("read", "readlines"):
+            return owner
         if isinstance(owner, (Record, Value, Sequence)) or (
             isinstance(owner, External) and owner.name.startswith("argparse")
         ):
@@ -191,6 +194,9 @@ def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, 
         result = handler(evaluator, node, arguments)
         if result is not None:
             return result
+    result = settings_files.evaluate_library(evaluator, target.name, arguments, node)
+    if result is not None:
+        return result
     if target.name in FUNCTIONS:
         return compute_builtin(evaluator, target.name, arguments, node)
     if target.name == "functools.partial" and arguments.positional:
@@ -207,6 +213,9 @@ def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, 
         fields = evaluator.fields.get(parts[-1], ())
         _forget_changed_keys(evaluator, target, arguments, node)
         return evaluator.build_record(node, ".".join(parts[:-1]), arguments, fields, factory=parts[-1], how=target.how)
+    loaded = evaluator.call_module_function(target, arguments, node)
+    if loaded is not None:
+        return loaded
     _forget_changed_keys(evaluator, target, arguments, node)
     return evaluator.build_opaque(node)
 
@@ -231,6 +240,9 @@ def _call_method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, ar
         result = method(evaluator, node, owner, arguments)
         if result is not None:
             return result
+    result = settings_files.evaluate_method(evaluator, owner, name, arguments, node)
+    if result is not None:
+        return result
     if isinstance(owner, Record):
         if name == "replace":
             return evaluator.replace_keys(owner, arguments, node)
@@ -238,6 +250,8 @@ def _call_method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, ar
             return evaluator.copy_record(owner)
         if name in ("copy", "merge") or name.startswith("with_"):
             return owner
+        if name == "get" and owner.call is None and not owner.implicit:
+            return mappings.get_key(evaluator, node, owner, arguments)
         if name in mappings.METHODS:
             return mappings.apply_method(evaluator, node, owner, name, arguments)
         class_entry = owner.get("_CLASS_")

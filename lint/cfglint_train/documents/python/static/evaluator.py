@@ -93,6 +93,12 @@ class Evaluator:
         """Facts that library calls establish for later calls, as strings that the handlers choose."""
         self.patched_classes: set[str] = set()
         """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
+        self.launch_words: tuple[str, ...] = ()
+        """Words of the launch after the script's path; empty if no launch is known."""
+        self.awaits_file = False
+        """True if the script reads a settings file that only a launch names."""
+        self.name = "__main__"
+        """Value of `__name__`: the script is started, not imported."""
         self.declared_options: dict[str, Value] | None = None
         """Options that the script declares, or None until they are requested."""
         self.option_spellings: dict[str, str] = {}
@@ -122,6 +128,14 @@ class Evaluator:
 
         `argument` is the argument's index or name.
         """
+        raise NotImplementedError
+
+    def read_module_value(self, target: External, span: Span) -> Any:
+        """Return a constant of another module of the repository as the value at `span`, or None for any other name."""
+        raise NotImplementedError
+
+    def call_module_function(self, target: External, arguments: Arguments, node: ast.Call) -> Any:
+        """Return the settings that a function of another module of the repository reads from a file, or None."""
         raise NotImplementedError
 
     def spend_steps(self, steps: int = 1) -> None:

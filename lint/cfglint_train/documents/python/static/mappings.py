@@ -44,6 +44,19 @@ def apply_method(evaluator: Evaluator, node: ast.Call, owner: Record, name: str,
     return evaluator.build_unknown(node)
 
 
+def get_key(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Arguments) -> Any:
+    """Return the result of `options.get("beta", 0.1)`."""
+    key = arguments.positional[0] if arguments.positional and arguments.is_complete else None
+    if not isinstance(key, Value) or not isinstance(key.value, str):
+        return evaluator.build_opaque(node)
+    present = owner.get(key.value)
+    if present is not None:
+        return present.value
+    if owner.open or arguments.keywords:
+        return evaluator.build_opaque(node)
+    return arguments.positional[1] if len(arguments.positional) > 1 else Value(evaluator.document.find_span(node), None)
+
+
 def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
     """Remove the keys that a statement such as `del kwargs["max_seq_length"]` deletes."""
     for target in node.targets:

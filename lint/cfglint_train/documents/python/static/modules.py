@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import ast
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from cfglint_train.documents.document import Document, DocumentError
 from cfglint_train.documents.json import JsonDocument
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.mappings import METHODS
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.documents.yaml.dialects import PYYAML, get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 _MAX_FOLDERS_ABOVE: Final = 4
 """Number of folders in which modules are searched: the script's own and those above it."""
+MAX_SETTINGS_BYTES: Final = 1 << 15
+"""Maximum size of a settings file that a script reads."""
 _MAX_DEPTH: Final = 5
 """Maximum length of a chain of functions that pass an argument on."""
 _ENDINGS: Final = (".py", "/__init__.py")
@@ -39,17 +44,49 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
 
 
 def _read_module(document: PythonScript, module: str) -> PythonScript | None:
+    for candidate in _list_module_files(document, module):
+        try:
+            module_document = parse_module(candidate, regular_files.read(candidate))
+        except (OSError, ValueError):
+            continue
+        if module_document is not None:
+            return module_document
+    return None
+
+
+def find_module_source(document: PythonScript, module: str) -> tuple[str, bytes] | None:
+    """Return the path and the text of a module that `find_module` would parse, or None if there is none."""
+    for candidate in _list_module_files(document, module):
+        if os.path.isfile(candidate):
+            try:
+                return name_file(document, candidate), regular_files.read(candidate)
+            except (OSError, ValueError):
+                continue
+    return None
+
+
+@lru_cache(maxsize=64)
+def parse_module(path: str, source: bytes) -> PythonScript | None:
+    """Return a module of the repository, or None if it cannot be parsed."""
+    try:
+        return PythonScript(path, source)
+    except (DocumentError, ValueError):
+        return None
+
+
+def name_file(document: PythonScript, path: str) -> str:
+    """Return the path of another file as the user would name it, given the path of a script."""
+    return regular_files.normalize_path(path if os.path.isabs(document.path) else os.path.relpath(path))
+
+
+def _list_module_files(document: PythonScript, module: str) -> Iterator[str]:
+    """Yield the files that may hold a module which a script imports."""
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)
     path = module_name.replace(".", "/")
     is_relative = module.startswith(".")
     paths = [f"{folder}{path}{ending}" for folder in ("", "src/")[: 1 if is_relative else 2] for ending in _ENDINGS]
-    for candidate in _list_candidates(document, paths, up, is_relative):
-        try:
-            return PythonScript(candidate, regular_files.read(candidate))
-        except (OSError, DocumentError, ValueError):
-            continue
-    return None
+    yield from _list_candidates(document, paths, up, is_relative)
 
 
 def find_settings_file(document: PythonScript, path: str) -> Document | None:
@@ -64,6 +101,50 @@ def find_settings_file(document: PythonScript, path: str) -> Document | None:
         except (OSError, DocumentError, ValueError):
             continue
     return None
+
+
+def find_single_file(document: PythonScript, path: str, loader: str) -> Document | None:
+    """Return the only file of the repository that a script's path can mean, or None if it cannot be determined or read.
+
+    The path is resolved as by `find_settings_file`. `loader`: the library that reads the file: json, yaml or omegaconf.
+    """
+    folder = os.path.dirname(os.path.abspath(document.path))
+    root = os.path.join(regular_files.find_repository(folder) or folder, "")
+    sources = {}
+    for candidate in _list_candidates(document, (path,), 0, is_fixed=os.path.isabs(path)):
+        if os.path.normpath(candidate).startswith(root) and _is_small_file(candidate):
+            try:
+                sources[candidate] = regular_files.read(candidate)
+            except (OSError, ValueError):
+                continue
+    if len(sources) != 1:
+        return None
+    ((file, source),) = sources.items()
+    try:
+        return _parse_file(name_file(document, file), source, loader)
+    except (DocumentError, ValueError):
+        return None
+
+
+def _is_small_file(path: str) -> bool:
+    """Return whether a regular file is small enough for settings; larger files are data."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SETTINGS_BYTES
+
+
+def parse_text(text: str, loader: str) -> Document:
+    """Return the document of a text that a library reads. Raise `DocumentError` if it cannot be parsed."""
+    return _parse_file("", text.encode(), loader)
+
+
+@lru_cache(maxsize=64)
+def _parse_file(path: str, source: bytes, loader: str) -> Document:
+    if loader == "json":
+        return JsonDocument(path, source)
+    return YamlDocument(path, source, get_omegaconf_dialect() if loader == "omegaconf" else PYYAML)
 
 
 def _list_candidates(document: PythonScript, paths: Iterable[str], up: int, is_fixed: bool) -> Iterator[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 
-from cfglint_train.documents.document import Sequence, Span
+from cfglint_train.documents.document import Sequence, Span, Unknown
+from cfglint_train.documents.python.static import settings_files
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.standard import EXITS, FUNCTIONS
 from cfglint_train.documents.python.tree import Record, Step, Value
@@ -18,8 +20,10 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
     span = evaluator.document.find_span(node)
     if value is None:
         if node.id == "__name__":
-            return Value(span, "__main__")
-        builtin = node.id in FUNCTIONS or node.id in EXITS or node.id in evaluator.handlers
+            return Value(span, evaluator.name)
+        if node.id == "__file__":
+            return Value(span, Unknown(node.id, os.path.abspath(evaluator.document.path)))
+        builtin = any(node.id in names for names in (FUNCTIONS, EXITS, evaluator.handlers, settings_files.NAMES))
         return External(node.id) if builtin else evaluator.build_unknown(node)
     if isinstance(value, Value):
         # A name that is used only once may be changed where it is defined.
@@ -28,6 +32,9 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
         is_parameter = bool(value.how) and value.how[0].kind == "parameter" and value.how[0].text == node.id
         how = value.how if is_parameter else (step, *value.how)
         return Value(span, value.value, how, value.targets if is_used_once else ())
+    if isinstance(value, External) and "." in value.name:
+        constant = evaluator.read_module_value(value, span)
+        return value if constant is None else constant
     return value
 
 
@@ -36,7 +43,9 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
     owner, name = evaluator.evaluate(node.value, scope), node.attr
     span = evaluator.document.find_span(node)
     if isinstance(owner, External):
-        return External(f"{owner.name}.{name}", owner.how)
+        target = External(f"{owner.name}.{name}", owner.how)
+        constant = evaluator.read_module_value(target, span)
+        return target if constant is None else constant
     if isinstance(owner, ParsedOptions):
         default = owner.defaults.get(name)
         if default is None:
@@ -45,6 +54,9 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
         return Value(span, default.value, (step, *default.how), default.targets)
     if isinstance(owner, Class):
         return _evaluate_member(evaluator, owner, name, node)
+    if isinstance(owner, Value):
+        part = settings_files.evaluate_path_attribute(evaluator, owner, name, node)
+        return evaluator.build_unknown(node) if part is None else part
     if isinstance(owner, Record):
         if name == "__dict__":
             return owner
@@ -71,7 +83,12 @@ def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.ex
 
 def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) -> Any:
     """Return the value under a key or an index."""
-    owner, key = evaluator.evaluate(node.value, scope), evaluator.evaluate(node.slice, scope)
+    key = evaluator.evaluate(node.slice, scope)
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+        folder = settings_files.evaluate_parents(evaluator, node, evaluator.evaluate(node.value.value, scope), key)
+        if folder is not None:
+            return folder
+    owner = evaluator.evaluate(node.value, scope)
     if isinstance(key, Value):
         if isinstance(owner, Record) and isinstance(key.value, str):
             entry = owner.get(key.value)

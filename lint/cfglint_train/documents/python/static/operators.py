@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from cfglint_train.documents.document import Sequence, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.settings_files import join_paths
 from cfglint_train.documents.python.tree import Record, Step, Target, Value
 from cfglint_train.documents.python.values import (
     AtLeastTwo,
@@ -39,6 +40,8 @@ def evaluate_binary(evaluator: Evaluator, op: ast.operator, left: Any, right: An
     span = evaluator.document.find_span(node)
     if not isinstance(left, Value) or not isinstance(right, Value):
         return evaluator.build_unknown(node)
+    if isinstance(op, ast.Div) and (path := join_paths(evaluator, left, right, node)) is not None:
+        return path
     how = (*left.how, *right.how)
     for side in (left, right):
         if isinstance(side.value, Unknown):
@@ -113,6 +116,8 @@ def evaluate_comparison(evaluator: Evaluator, node: ast.Compare, scope: Scope) -
     span = evaluator.document.find_span(node)
     if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Sequence):
         return _evaluate_membership(evaluator, op, left, right.items, node)
+    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Record) and right.call is None:
+        return _evaluate_key_membership(evaluator, op, left, right, node)
     if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(right, Value) and right.value is None:
         if isinstance(left, (Record, Sequence)) and not getattr(left, "implicit", False):
             return Value(span, isinstance(op, ast.IsNot))
@@ -148,6 +153,17 @@ def _evaluate_membership(evaluator: Evaluator, op: ast.cmpop, left: Any, items: 
         return evaluator.build_unknown(node)
     is_member = any(type(part.value) is type(left.value) and part.value == left.value for part in items)
     return Value(evaluator.document.find_span(node), is_member is isinstance(op, ast.In), left.how)
+
+
+def _evaluate_key_membership(evaluator: Evaluator, op: ast.cmpop, key: Any, owner: Record, node: ast.Compare) -> Value:
+    """Return whether a dictionary has a key; unknown unless the key and all keys of the dictionary are known."""
+    if not isinstance(key, Value) or not isinstance(key.value, str) or is_conditional(key) or is_conditional(owner):
+        return evaluator.build_unknown(node)
+    present = owner.get(key.value)
+    if owner.open or owner.implicit or (present is not None and is_conditional(present.value)):
+        return evaluator.build_unknown(node)
+    how = (*key.how, *owner.how)
+    return Value(evaluator.document.find_span(node), (present is not None) is isinstance(op, ast.In), how)
 
 
 def _compare_at_least_two(op: ast.cmpop, other: Any) -> bool | None:

@@ -14,11 +14,13 @@ from cfglint_train.documents.python.static.assignment import assign_target, bind
 from cfglint_train.documents.python.static.evaluator import BlockEnd, Evaluator
 from cfglint_train.documents.python.static.mappings import REMOVING_METHODS, delete_keys, loosen_keys
 from cfglint_train.documents.python.static.operators import evaluate_binary
+from cfglint_train.documents.python.static.settings_files import bind_hydra
 from cfglint_train.documents.python.static.standard import is_exit
 from cfglint_train.documents.python.tree import Record, Step
 from cfglint_train.documents.python.values import (
     Class,
     External,
+    FileText,
     Function,
     Scope,
     drop_targets,
@@ -61,7 +63,7 @@ def _walk_statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> Block
     elif isinstance(node, ast.If):
         return _walk_if(evaluator, node, scope)
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        bind_name(evaluator, node.name, Function(node, scope), scope)
+        bind_name(evaluator, node.name, bind_hydra(evaluator, Function(node, scope), node.decorator_list), scope)
     elif isinstance(node, ast.ClassDef):
         bind_name(evaluator, node.name, Class(node, scope), scope)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -70,9 +72,10 @@ def _walk_statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> Block
         scope.declare(node.names, isinstance(node, ast.Global))
     elif isinstance(node, (ast.With, ast.AsyncWith)):
         for item in node.items:
-            evaluator.evaluate(item.context_expr, scope)
+            value = evaluator.evaluate(item.context_expr, scope)
             if item.optional_vars is not None:
-                assign_target(evaluator, item.optional_vars, evaluator.build_unknown(item.context_expr), scope)
+                value = value if isinstance(value, FileText) else evaluator.build_unknown(item.context_expr)
+                assign_target(evaluator, item.optional_vars, value, scope)
         return walk_block(evaluator, node.body, scope)
     elif isinstance(node, ast.Try):
         return _walk_try(evaluator, node, scope)
