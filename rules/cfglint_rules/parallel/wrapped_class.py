@@ -21,7 +21,8 @@ transformer layer class ... in the model".
 Safe: the run could not have started, and the key is meant for the model's own layers.
 
 ## When it does not apply
-Silent for classes that no model in the catalogue has in any letter case, and for models whose code comes from their own repository.
+Silent for classes that no model in the catalogue has in any letter case, and for models whose code comes from their own
+repository.
 
 ## References
 accelerate 1.15.0 `utils/fsdp_utils.py` (fsdp2_prepare_auto_wrap_policy), `utils/dataclasses.py` (set_auto_wrap_policy);

@@ -27,6 +27,7 @@ from cfglint_train.plan.releases import PossibleReleases
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
 
+_TITLES: Final = {"peft": "PEFT", "trl": "TRL"}
 UNKNOWN: Final = "unknown"
 """Kind of status of an argument that no release has."""
 
@@ -104,7 +105,8 @@ def _build_report(config: Config, argument: CallArgument, status: Status, candid
         is_same_everywhere = all(argument.find_status(release) == status for release in candidates.releases)
         all_grounds = (*build_release_grounds(candidates, is_same_everywhere), *assumption)
         fix = Fix(rewrite.applicability, rewrite.message, keys=changes, grounds=all_grounds)
-    title = get_target_release(config).title if argument.package is None else argument.package.upper()
+    title = get_target_release(config).title if argument.package is None else _TITLES.get(argument.package, "")
+    title = title or str(argument.package)
     help = None if argument.package is None or argument.copy_folder else _describe_releases(title, candidates)
     title += f" in {argument.copy_folder}/" if argument.copy_folder else ""
     return Report(
@@ -166,6 +168,9 @@ def _describe_releases(title: str, candidates: PossibleReleases) -> str:
 
 
 def _describe_status(argument: CallArgument, status: Status, title: str) -> str:
+    if argument.is_import:
+        word = "before" if status.kind == "not yet" else "since"
+        return f"`{argument.callee}` has no `{argument.name}` {word} {title} {status.since}"
     if status.kind == UNKNOWN:
         return f"`{argument.callee}` of {title} has no `{argument.name}`"
     if status.kind == "not yet":

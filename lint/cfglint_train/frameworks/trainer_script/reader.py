@@ -308,7 +308,7 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
     """Add the settings of the script's other calls to the parts, under their names in `ModelConfig`."""
     module = get_class(trainer_call).rpartition(".")[0].split(".")
     package = "transformers" if run.is_hf_trainer else "trl"
-    if (run.trainer or run.is_hf_trainer) and package in module and "experimental" not in module:
+    if package in module and "experimental" not in module:
         # Only for the package's own trainer classes, because a subclass in the script may accept more arguments.
         run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
         parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
@@ -319,7 +319,7 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
             and len(trainer_call.call.args) <= len(parameters)
         ):
             run.parts["_WITHOUT_EVAL_"] = build_fact("eval_dataset", Value(trainer_call.span, True))
-        for name in OLD_KEYWORDS[package]:
+        for name in () if run.is_hf_trainer else OLD_KEYWORDS:
             entry = trainer_call.get(name)
             if entry is not None:
                 run.parts[name] = OtherCallSetting(None, KEYWORD_PREFIX + name, entry)
