@@ -144,14 +144,27 @@ def _list_uses(document: Document, root: Route, packages: tuple[str, ...]) -> It
     """Yield the keywords of the run's trainer, and the script's imports from `packages`, that some release lacks."""
     node = document.find_node(root)
     trainer = _find_trainer(node)
-    if trainer is not None:
+    if trainer is not None and isinstance(document, PythonDocument):
         package, owner = _get_package(node), get_class(trainer).rpartition(".")[2]
-        if owner in load(f"{package}_api").entries:
-            uses = (_Use(package, owner, str(entry.name), entry) for entry in list_keywords(trainer))
-            yield from (use for use in uses if not use.is_lasting)
+        vocabulary = load(f"{package}_api")
+        if owner in vocabulary.entries:
+            parameters = {fact.name for fact in vocabulary.list_facts(owner, vocabulary.newest)}
+            for entry in _list_keywords(trainer, parameters):
+                use = _Use(package, owner, str(entry.name), entry)
+                if not use.is_lasting and not is_guarded(document, entry.key.span):
+                    yield use
     if isinstance(document, PythonDocument):
         for package in packages:
             yield from (use for use in _list_imports(document, package) if not use.is_lasting)
+
+
+def _list_keywords(trainer: Record, parameters: set[str]) -> Iterator[Entry]:
+    """Yield the keywords of a trainer's call, and those of `parameters` in a dictionary that the call unpacks."""
+    keywords = list(list_keywords(trainer))
+    yield from keywords
+    for entry in trainer.entries:
+        if entry.name in parameters and entry.name not in trainer.assigned_keys and entry not in keywords:
+            yield entry
 
 
 def _list_imports(document: PythonDocument, package: str) -> Iterator[_Use]:
