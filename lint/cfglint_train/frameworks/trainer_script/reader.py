@@ -11,6 +11,7 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
@@ -60,6 +61,7 @@ from cfglint_train.frameworks.trainer_script.names import (
     TRAINER,
     TRAINERS,
 )
+from cfglint_train.frameworks.trainer_script.padding import list_padding_facts
 from cfglint_train.frameworks.trainer_script.samples import SampleWalk, enter_uncalled_tokenizers, put_sample_facts
 from cfglint_train.frameworks.trainer_script.trainer_calls import TrainerCall, resolve_trainer
 
@@ -206,6 +208,14 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     if config_class in HF_CONFIGS and not run.is_hf_trainer:
         run.defaults.update(HF_DEFAULTS)  # SFTTrainer copies all values of these classes
     _add_parts(run, trainer_call, _read_model(run, trainer_call))
+    if TRAINER in run.parts:
+        run.parts.update(list_padding_facts(evaluator.document, trainer_call.get("data_collator")))
+    held_out = trainer_call.get("eval_dataset")
+    if TRAINER in run.parts and held_out is not None and _is_only_training(evaluator.document):
+        # A variable that is None by default holds the samples if an option names them.
+        is_given = not isinstance(held_out.value, Value) or held_out.value.value is not None or bool(held_out.value.how)
+        given = Value(held_out.value.span, is_given, tuple(getattr(held_out.value, "how", ())))
+        run.parts["_HELD_OUT_"] = OtherCallSetting(None, "eval_dataset", Entry(held_out.key, given))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
     if trainer_call.get("_RESUMES_") is not None:
@@ -220,6 +230,15 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.refusal = "its settings are nested too deeply"
         run.entries, run.parts = [], {}
     return run
+
+
+_EVALUATING: Final = re.compile(rb"\b(evaluate|predict|should_evaluate|evaluation_loop|get_eval_dataloader)\b")
+"""Evidence that a program evaluates a model itself, or makes the Trainer do so."""
+
+
+def _is_only_training(document: PythonDocument) -> bool:
+    """Return whether a script trains, and evaluates at most as the Trainer's arguments say."""
+    return bool(document.find_calls("train")) and _EVALUATING.search(document.source) is None
 
 
 _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
