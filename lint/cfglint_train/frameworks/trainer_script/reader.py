@@ -11,6 +11,7 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 
@@ -213,7 +214,8 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     held_out = trainer_call.get("eval_dataset")
     if TRAINER in run.parts and held_out is not None and _is_only_training(evaluator.document):
         # A variable that is None by default holds the samples if an option names them.
-        is_given = not isinstance(held_out.value, Value) or held_out.value.value is not None or bool(held_out.value.how)
+        value, is_fixed = held_out.value, _has_fixed_strategy(run)
+        is_given = not isinstance(value, Value) or value.value is not None or (bool(value.how) and is_fixed)
         given = Value(held_out.value.span, is_given, tuple(getattr(held_out.value, "how", ())))
         run.parts["_HELD_OUT_"] = OtherCallSetting(None, "eval_dataset", Entry(held_out.key, given))
     if is_patched(evaluator, "LoraConfig"):
@@ -239,6 +241,15 @@ _EVALUATING: Final = re.compile(rb"\b(evaluate|predict|should_evaluate|evaluatio
 def _is_only_training(document: PythonDocument) -> bool:
     """Return whether a script trains, and evaluates at most as the Trainer's arguments say."""
     return bool(document.find_calls("train")) and _EVALUATING.search(document.source) is None
+
+
+def _has_fixed_strategy(run: ScriptSettings) -> bool:
+    """Return whether the call of the argument class has a constant as the strategy of evaluation, or none at all."""
+    keywords = [] if run.call is None else run.call.keywords
+    strategies = [
+        keyword.value for keyword in keywords if keyword.arg in (None, "eval_strategy", "evaluation_strategy")
+    ]
+    return all(isinstance(strategy, ast.Constant) for strategy in strategies)
 
 
 _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
