@@ -40,6 +40,7 @@ NO_KEYS = (
     "@syntax",
     "@overridden",
     "@names",
+    "@command",
     "@trained",
     "@used",
 )

@@ -238,6 +238,8 @@ def list_messages(framework: str, clause: Clause, over: dict, folder, code: str)
     hosts = [name for name in test.get("in", LAUNCHED) if name in LAUNCHED and name not in test.get("not-in", ())]
     host = hosts[0] if hosts else ""
     write_repository(framework, {**over}, folder, names.get("listing", ()), host)
+    if "@command" in clause.when:
+        (folder / "export.sh").write_text("llamafactory-cli export config.yaml\n")
     facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
