@@ -15,9 +15,10 @@ PEFT stops after the model is loaded: "Target modules ... not found in the base 
     lora_target_modules: [q_proj, k_proj, v_proj, o_proj]
 
 ## When it does not apply
-KEY006 reports a list of one name, which TRL turns into a string. Silent for mixtures of experts, for models whose code
-comes from their own repository, and if some names match. For models with a vision or audio tower, only patterns that
-begin with `model.layers` are checked: transformers 4.52 moved these layers to `model.language_model.layers`.
+KEY006 reports a string of names, and a list of one name, which TRL turns into a string. Silent for mixtures of
+experts, for models whose code comes from their own repository, and if some names match. For models with a vision or
+audio tower, only patterns that begin with `model.layers` are checked: transformers 4.52 moved these layers to
+`model.language_model.layers`.
 
 ## References
 PEFT 0.4.0 and 0.21.2 `tuners/tuners_utils.py` (inject_adapter, check_target_module_exists); transformers 4.51.3 and
@@ -26,6 +27,7 @@ PEFT 0.4.0 and 0.21.2 `tuners/tuners_utils.py` (inject_adapter, check_target_mod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
@@ -52,6 +54,8 @@ _RENAMED: Final = frozenset(("phi",))
 _OLD_LAYERS: Final = "model.layers."
 _NEW_ROOT: Final = "model.language_model."
 _MAX_NAMES: Final = 8
+_WORDS: Final = r"[\w |,-]+"
+"""A text of words, which KEY006 reports for every model."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -62,21 +66,15 @@ def check(run: Run) -> Iterator[Report]:
         return
     pattern, targets = method.lora_target_pattern, method.lora_targets or ()
     field: Field = "method.lora_target_pattern" if pattern else "method.lora_targets"
-    if model.outer_type in _RENAMED or not run.is_stated(field):
+    if model.outer_type in _RENAMED or not run.is_stated(field) or re.fullmatch(_WORDS, pattern or ""):
         return
     if not (_is_missed_by_pattern(run, model, paths, pattern) if pattern else _is_missed(model, paths, targets)):
         return
     names = sorted({path.rpartition(".")[2] for path in paths if "*" in path})
-    is_name = pattern in names
-    if is_name and run.main.document.syntax != "python":
-        return  # KEY006 reports a list of one name
     yield Report(
         f"`{run.spell_key(field)}` matches no module of {model.id}: PEFT stops before training",
         run.find_place(field),
-        notes=("PEFT compares a single name, as a pattern, with whole module paths",) if is_name else (),
-        help=f"write `.*\\.{pattern}`, or list several names"
-        if is_name
-        else f"name modules that the model has: {', '.join(names[:_MAX_NAMES])}"
+        help=f"name modules that the model has: {', '.join(names[:_MAX_NAMES])}"
         if pattern is None
         else f"match whole paths, such as `{next(path for path in paths if '*' in path).replace('*', '0')}`",
     )
