@@ -240,7 +240,8 @@ def list_messages(framework: str, clause: Clause, over: dict, folder, code: str)
     write_repository(framework, {**over}, folder, names.get("listing", ()), host)
     if "@command" in clause.when:
         (folder / "export.sh").write_text("llamafactory-cli export config.yaml\n")
-    facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
+    gpus = "1" if clause.when.get("@ranks") == {"in": [1]} else "8"
+    facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": gpus, "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
     pattern = re.sub(r"\\\[[^\]]*\\\]|<[^>]*>", ".+", re.escape(clause.message))
