@@ -172,7 +172,7 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         (folder / "train.sh").write_text(write_invocation(over))
     elif framework == "deepspeed":
         if host == "axolotl":
-            hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
+            hosted = merge_settings(BASES["axolotl"], {**hosted, "deepspeed": "ds_config.json"})
             (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
         (folder / "ds_config.json").write_text(json.dumps(merge_settings(BASES[framework], over), indent=4) + "\n")
     else:
