@@ -191,6 +191,7 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
 GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
 # Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {
+    ("transformers", "4.45.0"): "4.44.2",
     ("transformers", "5.0.0"): "4.57.1",
     ("transformers", "5.8.0"): "5.7.0",
     ("transformers", "5.9.0"): "5.8.0",

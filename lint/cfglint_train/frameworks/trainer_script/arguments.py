@@ -95,9 +95,13 @@ class _Use(Frozen):
 
 def find_call_arguments(config: Config) -> Iterator[CallArgument]:
     """Yield the trainer's keywords and the imports that only some releases accept, each with its replacement."""
-    own_package = _get_package(config.get_node())
+    own_package, evidence = _get_package(config.get_node()), config.evidence
+    copied = {own_package} if evidence.vocabulary is not None else set()
+    copied |= set(_PACKAGES).intersection(evidence.copies)  # a copy has names and parameters of its own
     imports: dict[tuple[object, ...], list[_Use]] = {}
     for use in _list_uses(config.document, config.root, _PACKAGES if config.root == (0,) else ()):
+        if use.package in copied:
+            continue
         if use.is_import:
             imports.setdefault((use.owner, *map(str, use.spans)), []).append(use)
             continue
