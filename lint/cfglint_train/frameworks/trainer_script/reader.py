@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
@@ -212,11 +213,8 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     if TRAINER in run.parts:
         run.parts.update(list_padding_facts(evaluator.document, trainer_call.get("data_collator")))
     held_out = trainer_call.get("eval_dataset")
-    if TRAINER in run.parts and held_out is not None and _is_only_training(evaluator.document):
-        # A variable that is None by default holds the samples if an option names them.
-        value, is_fixed = held_out.value, _has_fixed_strategy(run)
-        is_given = not isinstance(value, Value) or value.value is not None or (bool(value.how) and is_fixed)
-        given = Value(held_out.value.span, is_given, tuple(getattr(held_out.value, "how", ())))
+    if TRAINER in run.parts and held_out is not None and _is_never_evaluated(evaluator, run, trainer_call, held_out):
+        given = Value(held_out.value.span, True, tuple(getattr(held_out.value, "how", ())))
         run.parts["_HELD_OUT_"] = OtherCallSetting(None, "eval_dataset", Entry(held_out.key, given))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
@@ -238,18 +236,23 @@ _EVALUATING: Final = re.compile(rb"\b(evaluate|predict|should_evaluate|evaluatio
 """Evidence that a program evaluates a model itself, or makes the Trainer do so."""
 
 
-def _is_only_training(document: PythonDocument) -> bool:
-    """Return whether a script trains, and evaluates at most as the Trainer's arguments say."""
-    return bool(document.find_calls("train")) and _EVALUATING.search(document.source) is None
+def _is_never_evaluated(evaluator: Evaluator, run: ScriptSettings, trainer_call: Record, held_out: Entry) -> bool:
+    """Return whether a script trains with held-out samples, and evaluates at most as constant arguments say.
 
-
-def _has_fixed_strategy(run: ScriptSettings) -> bool:
-    """Return whether the call of the argument class has a constant as the strategy of evaluation, or none at all."""
-    keywords = [] if run.call is None else run.call.keywords
-    strategies = [
-        keyword.value for keyword in keywords if keyword.arg in (None, "eval_strategy", "evaluation_strategy")
-    ]
-    return all(isinstance(strategy, ast.Constant) for strategy in strategies)
+    A variable that is None by default holds the samples if an option names them.
+    """
+    document, value = evaluator.document, held_out.value
+    if not document.find_calls("train") or _EVALUATING.search(document.source) is not None:
+        return False
+    if run.call is None or trainer_call.call is None or get_callee_name(run.call).startswith("parse"):
+        return False  # a parser's settings come from its launch
+    names = (None, "eval_strategy", "evaluation_strategy")
+    is_fixed = all(isinstance(keyword.value, ast.Constant) for keyword in run.call.keywords if keyword.arg in names)
+    is_choice = any(
+        isinstance(keyword.value, ast.IfExp) for keyword in trainer_call.call.keywords if keyword.arg == "eval_dataset"
+    )
+    is_none = isinstance(value, Value) and value.value is None and not value.how
+    return is_fixed and not is_none and not is_choice
 
 
 _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
