@@ -1,6 +1,6 @@
 """Version guards: code that runs only with some releases of a library.
 
-A guard is a comparison of the library's version, a check of the parameters of a class, a flag that tells whether an
+A guard is a comparison of the library's version, a check of the parameters of a class, a flag that shows whether an
 import failed, or a `try` that catches the TypeError of an unknown argument and continues.
 """
 

@@ -214,8 +214,8 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.parts.update(list_padding_facts(evaluator.document, trainer_call.get("data_collator")))
     held_out = trainer_call.get("eval_dataset")
     if TRAINER in run.parts and held_out is not None and _is_never_evaluated(evaluator, run, trainer_call, held_out):
-        given = Value(held_out.value.span, True, tuple(getattr(held_out.value, "how", ())))
-        run.parts["_HELD_OUT_"] = OtherCallSetting(None, "eval_dataset", Entry(held_out.key, given))
+        shown = Value(held_out.value.span, True, tuple(getattr(held_out.value, "how", ())))
+        run.parts["_HELD_OUT_"] = OtherCallSetting(None, "eval_dataset", Entry(held_out.key, shown))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
     if trainer_call.get("_RESUMES_") is not None:
