@@ -41,6 +41,7 @@ NO_KEYS = (
     "@syntax",
     "@overridden",
     "@names",
+    "@command",
     "@trained",
     "@used",
 )

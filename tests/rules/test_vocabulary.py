@@ -172,7 +172,7 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         (folder / "train.sh").write_text(write_invocation(over))
     elif framework == "deepspeed":
         if host == "axolotl":
-            hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
+            hosted = merge_settings(BASES["axolotl"], {**hosted, "deepspeed": "ds_config.json"})
             (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
         (folder / "ds_config.json").write_text(json.dumps(merge_settings(BASES[framework], over), indent=4) + "\n")
     else:
@@ -193,6 +193,7 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
 GPUS = {"A100-80GB": 8.0, "L40S": 8.9, "B200": 10.0}
 # Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {
+    ("transformers", "4.45.0"): "4.44.2",
     ("transformers", "5.0.0"): "4.57.1",
     ("transformers", "5.8.0"): "5.7.0",
     ("transformers", "5.9.0"): "5.8.0",
@@ -243,7 +244,10 @@ def list_messages(framework: str, clause: Clause, over: dict, folder, code: str)
     hosts = [name for name in test.get("in", LAUNCHED) if name in LAUNCHED and name not in test.get("not-in", ())]
     host = hosts[0] if hosts else ""
     write_repository(framework, {**over}, folder, names.get("listing", ()), host)
-    facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
+    if "@command" in clause.when:
+        (folder / "export.sh").write_text("llamafactory-cli export config.yaml\n")
+    gpus = "1" if clause.when.get("@ranks") == {"in": [1]} else "8"
+    facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": gpus, "gpu": choose_gpu(clause)}
     result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
     pattern = re.sub(r"\\\[[^\]]*\\\]|<[^>]*>", ".+", re.escape(clause.message))

@@ -12,7 +12,7 @@ from tools.schemas import patch
 from tools.schemas.__main__ import FRAMEWORKS, Package, choose_releases, main
 from tools.schemas.fetch import FetchError, open_tree
 from tools.schemas.fold import fold
-from tools.schemas.readers import accelerate, deepspeed
+from tools.schemas.readers import accelerate, deepspeed, transformers_api, trl_api
 
 from cfglint_schemas.readers import axolotl, llamafactory, olmo, olmo_core, openrlhf
 from cfglint_schemas.readers.source import Source, UndecidedError, evaluate, unquote_annotation
@@ -740,3 +740,53 @@ def test_every_patch_names_its_source_and_sources_stay_out_of_the_schema() -> No
         items = [item for part in patches.values() if isinstance(part, list) for item in part]
         assert all(item["source"] for item in items)
         assert '"source"' not in json.dumps(patch.apply_patches(fold_sample(), {}))
+
+
+TRL = {
+    "trl.__init__": """
+        _import_structure = {"trainer": ["BCOTrainer", "SFTTrainer"], "core": ["masked_mean"]}
+        try:
+            import diffusers
+        except ImportError:
+            pass
+        else:
+            _import_structure["trainer"].extend(["DDPOTrainer"])
+    """,
+    "trl.core": "import torch\nfrom transformers import set_seed\nLIMIT = 1\ndef masked_mean(values): ...\n",
+    "trl._hidden": "def secret(): ...\n",
+    "trl.trainer.__init__": '_import_structure = {"bco": ["BCOTrainer"], "sft": ["SFTTrainer"]}\n',
+    "trl.trainer.base": "class Base:\n    def __init__(self, model, *, tokens=None, **kwargs): ...\n",
+    "trl.trainer.bco": """
+        from .base import Base
+        class BCOTrainer(Base):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+    """,
+    "trl.trainer.sft": """
+        class SFTTrainer:
+            @deprecate_kwarg("tokenizer", "0.16.0", "processing_class")
+            def __init__(self, model, args=None, processing_class=None): ...
+    """,
+}
+
+
+def test_trl_modules_export_names_and_trainers_have_parameters() -> None:
+    table = trl_api.read("trl", build_source("trl", TRL))
+    names = {name: (sorted(definition.keys), definition.unknown) for name, definition in table.definitions.items()}
+    assert names["trl"][0] == ["BCOTrainer", "DDPOTrainer", "SFTTrainer", "core", "masked_mean", "trainer"]
+    assert names["trl.core"][0] == ["LIMIT", "masked_mean", "set_seed"]
+    assert names["SFTTrainer"] == (["args", "model", "processing_class", "tokenizer"], "error")
+    assert names["BCOTrainer"] == (["model", "tokens"], "kept")
+    assert not any("_hidden" in name for name in names)
+
+
+def test_transformers_exports_the_names_for_training() -> None:
+    files = {
+        "transformers.__init__": """
+            _import_structure = {"trainer": ["Trainer"], "optimization": ["AdamW"], "models.bert": ["BertModel"]}
+        """,
+        "transformers.trainer": "class Trainer:\n    def __init__(self, model=None, args=None): ...\n",
+    }
+    table = transformers_api.read("transformers", build_source("transformers", files))
+    assert sorted(table.definitions["transformers"].keys) == ["AdamW", "Trainer"]
+    assert sorted(table.definitions["Trainer"].keys) == ["args", "model"]

@@ -53,10 +53,12 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
     ),
     "transformers": (Package("transformers", "transformers", "4.26.0", minors=True),),
     "peft": (Package("peft", "peft", "0.4.0", minors=True),),
+    "trl_api": (Package("trl", "trl", "0.9.2"),),
+    "transformers_api": (Package("transformers", "transformers", "4.26.0", minors=True),),
 }
 
 
-NOT_COPIED: Final = ("accelerate", "deepspeed", "transformers")
+NOT_COPIED: Final = ("accelerate", "deepspeed", "transformers", "transformers_api", "trl_api")
 """Frameworks whose vendored copies cfglint does not read, so their readers are not shipped with it."""
 
 

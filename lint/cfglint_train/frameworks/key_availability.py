@@ -20,7 +20,7 @@ def explain_unavailable(config: Config, change: Change) -> str:
         return ""
     keys = frameworks.get_keys(config)
     reason = "" if keys is None else keys.explain_refused_argument(config, route)
-    if reason or not _is_missing(config, route):
+    if reason or not is_missing(config, route):
         return reason
     return f"{frameworks.load(config.framework).manifest.title} {config.release} has no `{format_route(route)}`"
 
@@ -38,7 +38,7 @@ def _is_of_other_call(config: Config, route: Route) -> bool:
     return part is not None and part.record is not None and part.record.call is not node.call
 
 
-def _is_missing(config: Config, route: Route) -> bool:
+def is_missing(config: Config, route: Route) -> bool:
     """Return whether the release lacks a key, or a section that contains it; False if that is unknown."""
     keys = frameworks.get_keys(config)
     if keys is None or not keys.is_checked:

@@ -52,6 +52,8 @@ class CallArgument(Frozen):
     """Parameters of the call, or None if some are unknown."""
     copy_folder: str = ""
     """Folder of the package's copy if the script uses a copy, or an empty string if it uses a release."""
+    is_import: bool = False
+    """True if the script imports the name, so that `callee` is a module."""
 
 
 class UnparsedOption(Frozen):

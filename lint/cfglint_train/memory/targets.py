@@ -108,13 +108,13 @@ def _select_matrices(
     architecture: Architecture, paths: tuple[str, ...], is_selected: PathPredicate
 ) -> tuple[Linear, ...] | None:
     if architecture.experts is not None and any(
-        map(is_selected, _number_paths(_list_expert_paths(paths), architecture.layers))
+        map(is_selected, number_paths(_list_expert_paths(paths), architecture.layers))
     ):
         return None
     matches = []
     for item in architecture.list_linear_modules(parts=("decoder", "head", "embedding")):
         module_paths = [path for path in paths if path.removesuffix(".*").rpartition(".")[2] == item.name]
-        selections = {is_selected(path) for path in _number_paths(module_paths, architecture.layers)}
+        selections = {is_selected(path) for path in number_paths(module_paths, architecture.layers)}
         if len(selections) != 1:
             return None
         if selections == {True}:
@@ -122,7 +122,7 @@ def _select_matrices(
     return tuple(matches)
 
 
-def _number_paths(paths: Iterable[str], layers: int) -> Iterator[str]:
+def number_paths(paths: Iterable[str], layers: int) -> Iterator[str]:
     """Yield each path once per layer, with the layer's index inserted.
 
     The first `*` stands for the layer; every further `*` becomes 0.

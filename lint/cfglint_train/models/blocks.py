@@ -26,8 +26,17 @@ def get_layer_classes(model_type: str) -> LayerClasses | None:
 
 
 def is_layer(name: str) -> bool:
-    """Return whether a class is a layer class of a known family."""
-    return any(name in family.decoder or name in family.encoders for family in _load_families().values())
+    """Return whether a class is a layer class of a known family, possibly in another case.
+
+    `LLaMADecoderLayer` was the name before transformers 4.28.0, the first release that has the model.
+    """
+    return name.casefold() in _load_names()
+
+
+@cache
+def _load_names() -> frozenset[str]:
+    families = _load_families().values()
+    return frozenset(name.casefold() for family in families for name in (*family.decoder, *family.encoders))
 
 
 @cache

@@ -34,6 +34,7 @@ The rule is silent:
 - if the Trainer rejects `save_only_model` (sharded state dicts, `load_best_model_at_end`)
 - under ZeRO-3 without `stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway
 - if the run writes no checkpoints, or none before its end
+- if the release has no `save_only_model` (transformers before 4.36)
 
 ## References
 transformers 5.8.0 `trainer.py` (`_save_checkpoint`, `_save_optimizer_and_scheduler`), `training_args.py`;
@@ -52,6 +53,7 @@ from cfglint_train.findings.verdicts import judge
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.key_availability import is_missing
 from cfglint_train.memory.budget import Resource
 from cfglint_train.memory.checkpoint_retention import saves_only_at_end
 from cfglint_train.plan.choices import FSDP
@@ -74,7 +76,7 @@ _ADVICE: Final = "set `resumable = false` if runs are never resumed, or `true` t
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if the run saves the optimizer state and could omit it."""
     plan = run.plan
-    if plan.checkpoint.strategy == "no" or saves_only_at_end(plan):
+    if plan.checkpoint.strategy == "no" or saves_only_at_end(plan) or not _is_known_to_release(run):
         return
     is_zero3 = plan.parallel.strategy == "zero" and plan.parallel.zero_stage == 3
     is_fsdp = plan.parallel.strategy in FSDP
@@ -111,6 +113,15 @@ def check(run: Run) -> Iterator[Report]:
             advice=_ADVICE if is_undecided else "",
         ),
     )
+
+
+def _is_known_to_release(run: Run) -> bool:
+    """Return whether the effective release has the key that omits the optimizer state."""
+    owner = run.find_owner(_FIELD)
+    if owner is None or run.is_stated(_FIELD):
+        return True
+    config, lens = owner
+    return not any(is_missing(config, route) for route in lens.find_keys(config, _FIELD))
 
 
 def _is_only_possible_without_state(run: Run) -> bool:

@@ -1,7 +1,8 @@
 """PAR002 wrong-wrap-class: FSDP is set to wrap a layer class that the model does not have, so it stops.
 
 ## What it does
-Compares the classes that FSDP is set to wrap with the classes of the model's layers.
+Compares the classes that FSDP is set to wrap with the classes of the model's layers. Names are compared with their
+letter case: `LLaMADecoderLayer` is no class of transformers 4.28.0 or newer.
 
 ## Why is this bad?
 accelerate looks for a module of each class after every rank has loaded the model. It stops with "Could not find the
@@ -20,7 +21,8 @@ transformer layer class ... in the model".
 Safe: the run could not have started, and the key is meant for the model's own layers.
 
 ## When it does not apply
-Silent for classes that no model in the catalogue has, and for models whose code comes from their own repository.
+Silent for classes that no model in the catalogue has in any letter case, and for models whose code comes from their own
+repository.
 
 ## References
 accelerate 1.15.0 `utils/fsdp_utils.py` (fsdp2_prepare_auto_wrap_policy), `utils/dataclasses.py` (set_auto_wrap_policy);

@@ -21,6 +21,7 @@ from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import CallArgument, CallParameters, KeyRewrite
 from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.releases import PossibleReleases
 
@@ -104,7 +105,7 @@ def _build_report(config: Config, argument: CallArgument, status: Status, candid
         is_same_everywhere = all(argument.find_status(release) == status for release in candidates.releases)
         all_grounds = (*build_release_grounds(candidates, is_same_everywhere), *assumption)
         fix = Fix(rewrite.applicability, rewrite.message, keys=changes, grounds=all_grounds)
-    title = get_target_release(config).title if argument.package is None else argument.package.upper()
+    title = get_target_release(config).title if argument.package is None else _find_title(argument.package)
     help = None if argument.package is None or argument.copy_folder else _describe_releases(title, candidates)
     title += f" in {argument.copy_folder}/" if argument.copy_folder else ""
     return Report(
@@ -116,6 +117,12 @@ def _build_report(config: Config, argument: CallArgument, status: Status, candid
         help=argument.help or help,
         grounds=(*effects.grounds, *assumption),
     )
+
+
+def _find_title(package: str) -> str:
+    """Return the title of the framework that a package contains, or the package's name in capitals."""
+    manifests = list_frameworks().values()
+    return next((manifest.title for manifest in manifests if manifest.package == package), package.upper())
 
 
 def _find_intended(config: Config, argument: CallArgument, candidates: PossibleReleases) -> Proposal | None:
@@ -166,6 +173,9 @@ def _describe_releases(title: str, candidates: PossibleReleases) -> str:
 
 
 def _describe_status(argument: CallArgument, status: Status, title: str) -> str:
+    if argument.is_import:
+        word = "before" if status.kind == "not yet" else "since"
+        return f"`{argument.callee}` has no `{argument.name}` {word} {title} {status.since}"
     if status.kind == UNKNOWN:
         return f"`{argument.callee}` of {title} has no `{argument.name}`"
     if status.kind == "not yet":

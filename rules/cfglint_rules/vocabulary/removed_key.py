@@ -13,7 +13,8 @@ the new one.
 
 These are reported as well:
 
-- keyword arguments that only older TRL trainers accept (`tokenizer`, `max_seq_length`)
+- keyword arguments that other releases of a TRL or transformers trainer accept (`tokenizer`, `processing_class`)
+- names that a script imports from TRL or transformers, and that other releases export (`from trl import ORPOConfig`)
 - keyword arguments of `LoraConfig` that the pinned PEFT does not have yet
 - settings after a LLaMA-Factory file on the command line, which LLaMA-Factory rejects up to 0.9.2
 

@@ -8,6 +8,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
+- `@command`: the command that receives the file (`llamafactory-cli export`), MISSING if none or several do
 - `@trained`: whether a program that receives the file may train; true if none is known to receive it
 - `@used`: whether a config, a command or a program names the file; true for a file that is no companion
 - `@alone`: whether every command that starts the run starts one process on one visible GPU, without a launcher
@@ -52,6 +53,7 @@ _DERIVED_NAMES: Final = frozenset(
         "@host",
         "@trainer",
         *_CLIENT_SECTIONS,
+        "@command",
         "@trained",
         "@used",
         "@release",
@@ -93,6 +95,9 @@ class Settings:
             return self.config.document.syntax
         if name == "@overridden":
             return [format_route(route) for route in self.config.overrides]
+        if name == "@command":
+            commands = set(self.config.evidence.commands)
+            return commands.pop() if len(commands) == 1 else MISSING
         if name == "@trained":
             return _can_train(self.config.evidence.commands)
         if name == "@used":

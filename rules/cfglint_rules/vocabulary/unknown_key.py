@@ -6,7 +6,8 @@ happens to them, and suggests the closest key of the target release.
 
 It also looks up:
 
-- keyword arguments of PEFT's `LoraConfig` and of OLMo-core's classes in Python scripts
+- keyword arguments of PEFT's `LoraConfig`, of the trainers of TRL and transformers, and of OLMo-core's classes, in
+  Python scripts
 - keys of a JSON or YAML file that a script reads with `HfArgumentParser`
 - launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser`, or all options of its
   `ArgumentParser`, are known and the parser accepts nothing else

@@ -1,7 +1,7 @@
 """Version guards: code that runs only with some releases of a library.
 
-A guard is a comparison of the library's version, a check of the parameters of a class, a flag that shows which import
-worked, or a `try` that catches the TypeError of an unknown argument and continues.
+A guard is a comparison of the library's version, a check of the parameters of a class, a flag that shows whether an
+import failed, or a `try` that catches the TypeError of an unknown argument and continues.
 """
 
 from __future__ import annotations
@@ -87,21 +87,22 @@ def _is_version_check(script: PythonScript, test: ast.expr) -> bool:
     if _VERSION_CHECK.search(script.get_text(script.find_span(test))) is not None:
         return True
     names = _list_names(test)
-    assignments = [
-        assignment
+    return _is_set_by_import(script, names) or any(
+        _VERSION_CHECK.search(script.get_text(script.find_span(assignment.value))) is not None
         for assignment in script.list_nodes(ast.Assign)
         if any(isinstance(target, ast.Name) and target.id in names for target in assignment.targets)
-    ]
-    handlers = [
-        handler
-        for node in script.list_nodes(ast.Try)
-        for handler in node.handlers
-        if assignments and not _IMPORT_ERRORS.isdisjoint(_list_names(handler.type))
-    ]
+    )
+
+
+def _is_set_by_import(script: PythonScript, names: set[str]) -> bool:
+    """Return whether a `try` that catches a failing import assigns any of the names."""
     return any(
-        _VERSION_CHECK.search(script.get_text(script.find_span(assignment.value))) is not None
-        or any(assignment in handler.body for handler in handlers)
-        for assignment in assignments
+        isinstance(target, ast.Name) and target.id in names
+        for node in script.list_nodes(ast.Try)
+        if any(not _IMPORT_ERRORS.isdisjoint(_list_names(handler.type)) for handler in node.handlers)
+        for statement in (*node.body, *(item for handler in node.handlers for item in handler.body))
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
     )
 
 

@@ -12,12 +12,15 @@ from cfglint_train.frameworks.lens_types import Custom
 WRAPPED_CLASSES_KEY = "transformer_layer_cls_to_wrap"
 
 
-def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
+def build_wrapping_lens(applies: Callable[[Config], bool], is_argument: bool = False) -> Custom:
     """Return the lens of `transformer_layer_cls_to_wrap`, with or without the prefix `fsdp_`.
 
     The key is read only if `applies` returns true.
+    `is_argument`: the key may also be an argument of the Trainer itself (transformers 4.26 to 4.57).
     """
     routes: tuple[Route, ...] = (("fsdp_config", f"fsdp_{WRAPPED_CLASSES_KEY}"), ("fsdp_config", WRAPPED_CLASSES_KEY))
+    if is_argument:
+        routes = (*routes, (f"fsdp_{WRAPPED_CLASSES_KEY}",))
 
     def find_stated_route(config: Config) -> Route | None:
         return next((route for route in routes if config.get_value(*route) not in (MISSING, None)), None)

@@ -202,7 +202,7 @@ LENSES: Final = (
     build_compile_lens(lambda config: PLAIN.boolean.read_or_none(config.get("torch_compile", default=False))),
     _build_number_key("method.lora_dropout", "lora_dropout", 0.0, "lora_rank", codec=PLAIN.number),
     FSDP_LENS,
-    build_wrapping_lens(_is_wrapping_blocks),
+    build_wrapping_lens(_is_wrapping_blocks, is_argument=True),
     _PARALLEL,
     build_argument_key(PLAIN, "max_steps", "num_train_epochs", "learning_rate"),
     build_argument_key(PLAIN, "num_train_epochs", "learning_rate"),

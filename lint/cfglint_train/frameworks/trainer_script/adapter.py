@@ -43,27 +43,27 @@ def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
     copy = None if evidence is None else evidence.vocabulary
     vocabulary, folder = copy or load(_PACKAGE), copy.folder if copy is not None else ""
     assumption = config.document.get_assumption((*config.root, ADAPTER))
-    for entry in _list_keywords(adapter):
+    for entry in list_keywords(adapter):
         name = str(entry.name)
         fact = vocabulary.find_fact((name,), vocabulary.newest, _LORA_CONTEXT)
         if fact is not None and fact.is_unchanged:
             continue
         value, equivalent = config.document.build_value(entry.value), _EQUIVALENTS.get(name)
-        rename, is_confident = partial(_rename_keyword, config, adapter, name), partial(_is_confident, value)
+        rename, judge = partial(_rename_keyword, config, adapter, name), partial(is_confident, value)
         arguments = CallParameters(
-            vocabulary, _LORA_CONTEXT, value, None if equivalent == name else equivalent, rename, is_confident
+            vocabulary, _LORA_CONTEXT, value, None if equivalent == name else equivalent, rename, judge
         )
         place, status = Place(*config.document.locate_key(entry)), partial(_find_status, vocabulary, name)
         call = get_callee_name(adapter_entry.value.call)
         yield CallArgument(name, call, place, status, None, None, _PACKAGE, assumption, arguments, folder)
 
 
-def _list_keywords(adapter: Record) -> Iterator[Entry]:
+def list_keywords(call: Record) -> Iterator[Entry]:
     """Yield the keywords of the call itself; attributes set after it may have any name and are left out."""
-    for entry in adapter.entries:
-        inside = adapter.span.start <= entry.key.span.start < adapter.span.end
+    for entry in call.entries:
+        inside = call.span.start <= entry.key.span.start < call.span.end
         name = entry.name or "_"  # facts about the call have names with underscores around them
-        if inside and not name.startswith("_") and name not in adapter.assigned_keys:
+        if inside and not name.startswith("_") and name not in call.assigned_keys:
             yield entry
 
 
@@ -78,7 +78,7 @@ def _rename_keyword(config: Config, adapter: Record, name: str, new: str) -> Cha
     return Rename((*config.root, ADAPTER, name), new) if adapter.get(new) is None else None
 
 
-def _is_confident(value: Any, written: str, suggestion: str, is_close: bool) -> bool:
+def is_confident(value: Any, written: str, suggestion: str, is_close: bool) -> bool:
     """Return whether a keyword that is close to a known keyword is certainly a typo.
 
     A boolean keyword is never treated as a typo, because method names can differ by a single letter (`use_qlora`).

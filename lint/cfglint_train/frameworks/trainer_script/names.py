@@ -74,21 +74,12 @@ TRAINER: Final = "_TRAINER_"
 ADAPTER: Final = "_LORA_"
 """Call of `LoraConfig`, as a part of its run."""
 
-OLD_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "trl": {
-        "tokenizer": "0.16",
-        **dict.fromkeys((
-            "max_seq_length", "packing", "dataset_num_proc", "dataset_text_field", "dataset_kwargs",
-            "dataset_batch_size", "neftune_noise_alpha", "model_init_kwargs", "max_length", "max_prompt_length",
-            "max_target_length", "beta", "loss_type", "label_smoothing", "precompute_ref_log_probs",
-            "generate_during_eval", "truncation_mode",
-        ), "0.13"),
-    },
-    "transformers": {"tokenizer": "5.0"},
-}  # fmt: skip
-"""Settings that the trainers of a package accepted themselves -> the first release that refuses them (trl
-trainer/*_trainer.py; transformers trainer.py).
-"""
+OLD_KEYWORDS: Final = frozenset((
+    "max_seq_length", "packing", "dataset_num_proc", "dataset_text_field", "dataset_kwargs", "dataset_batch_size",
+    "neftune_noise_alpha", "model_init_kwargs", "max_length", "max_prompt_length", "max_target_length", "beta",
+    "loss_type", "label_smoothing", "precompute_ref_log_probs", "generate_during_eval", "truncation_mode",
+))  # fmt: skip
+"""Settings that older trainers of TRL accepted themselves (trl 0.9.6 trainer/*_trainer.py)."""
 
 MODEL_ARGUMENTS: Final[Mapping[str, str]] = {
     "pretrained_model_name_or_path": "model_name_or_path",

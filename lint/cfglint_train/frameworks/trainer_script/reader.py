@@ -11,11 +11,14 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; 
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
@@ -60,6 +63,7 @@ from cfglint_train.frameworks.trainer_script.names import (
     TRAINER,
     TRAINERS,
 )
+from cfglint_train.frameworks.trainer_script.padding import list_padding_facts
 from cfglint_train.frameworks.trainer_script.samples import SampleWalk, enter_uncalled_tokenizers, put_sample_facts
 from cfglint_train.frameworks.trainer_script.trainer_calls import TrainerCall, resolve_trainer
 
@@ -214,6 +218,12 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     if config_class in HF_CONFIGS and not run.is_hf_trainer:
         run.defaults.update(HF_DEFAULTS)  # SFTTrainer copies all values of these classes
     _add_parts(run, trainer_call, _read_model(run, trainer_call))
+    if TRAINER in run.parts:
+        run.parts.update(list_padding_facts(evaluator.document, trainer_call.get("data_collator")))
+    held_out = trainer_call.get("eval_dataset")
+    if TRAINER in run.parts and held_out is not None and _is_never_evaluated(evaluator, run, trainer_call, held_out):
+        shown = Value(held_out.value.span, True, tuple(getattr(held_out.value, "how", ())))
+        run.parts["_HELD_OUT_"] = OtherCallSetting(None, "eval_dataset", Entry(held_out.key, shown))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
     if trainer_call.get("_RESUMES_") is not None:
@@ -228,6 +238,29 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.refusal = "its settings are nested too deeply"
         run.entries, run.parts = [], {}
     return run
+
+
+_EVALUATING: Final = re.compile(rb"\b(evaluate|predict|should_evaluate|evaluation_loop|get_eval_dataloader)\b")
+"""Evidence that a program evaluates a model itself, or makes the Trainer do so."""
+
+
+def _is_never_evaluated(evaluator: Evaluator, run: ScriptSettings, trainer_call: Record, held_out: Entry) -> bool:
+    """Return whether a script trains with held-out samples, and evaluates at most as constant arguments say.
+
+    A variable that is None by default holds the samples if an option names them.
+    """
+    document, value = evaluator.document, held_out.value
+    if not document.find_calls("train") or _EVALUATING.search(document.source) is not None:
+        return False
+    if run.call is None or trainer_call.call is None or get_callee_name(run.call).startswith("parse"):
+        return False  # a parser's settings come from its launch
+    names = (None, "eval_strategy", "evaluation_strategy")
+    is_fixed = all(isinstance(keyword.value, ast.Constant) for keyword in run.call.keywords if keyword.arg in names)
+    is_choice = any(
+        isinstance(keyword.value, ast.IfExp) for keyword in trainer_call.call.keywords if keyword.arg == "eval_dataset"
+    )
+    is_none = isinstance(value, Value) and value.value is None and not value.how
+    return is_fixed and not is_none and not is_choice
 
 
 _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
@@ -316,7 +349,7 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
     """Add the settings of the script's other calls to the parts, under their names in `ModelConfig`."""
     module = get_class(trainer_call).rpartition(".")[0].split(".")
     package = "transformers" if run.is_hf_trainer else "trl"
-    if (run.trainer or run.is_hf_trainer) and package in module and "experimental" not in module:
+    if package in module and "experimental" not in module:
         # Only for the package's own trainer classes, because a subclass in the script may accept more arguments.
         run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
         parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
@@ -326,7 +359,7 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
             trainer_call.get(name) is not None for name in _OPTIMIZER_ARGUMENTS
         ):
             run.parts["_BUILDS_OPTIMIZER_"] = build_fact("optim", Value(trainer_call.span, True))
-        for name in OLD_KEYWORDS[package]:
+        for name in () if run.is_hf_trainer else OLD_KEYWORDS:
             entry = trainer_call.get(name)
             if entry is not None:
                 run.parts[name] = OtherCallSetting(None, KEYWORD_PREFIX + name, entry)

@@ -98,12 +98,12 @@ class ArgumentKeys(Keys):
         return fact is None or not fact.definition.endswith(_SCRIPT_CLASSES)
 
     def find_call_arguments(self, config: Config) -> tuple[CallArgument, ...]:
-        """Return arguments that only older trainers accepted, or that some releases of PEFT lack."""
+        """Return imports and arguments that some releases of TRL, transformers or PEFT lack."""
         if config.document.syntax != "python":
             return ()
         from cfglint_train.frameworks.trainer_script import adapter, arguments
 
-        return (*arguments.find_trainer_arguments(config), *adapter.find_adapter_arguments(config))
+        return (*arguments.find_call_arguments(config), *adapter.find_adapter_arguments(config))
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
         """Yield the options of the launch that no dataclass of a script's parser has.

@@ -212,7 +212,7 @@ LENSES: Final = (
     activations.LIGER,
     build_compile_lens(lambda config: read_setting(config, "torch_compile", "boolean")),
     FSDP_LENS,
-    build_wrapping_lens(_wraps),
+    build_wrapping_lens(_wraps, is_argument=True),
     argument(HF_ARGPARSER, "max_steps", "num_train_epochs", "learning_rate"),
     _build_argument("num_train_epochs", "max_steps", "learning_rate"),
     _build_argument("save_strategy", *_SAVING),
