@@ -59,6 +59,7 @@ class Problem:
         self.bound = bound
         self.room = _compute_room(run, phases)
         lacking = {(phase.name, place) for phase in run.estimate.phases for place in self._list_lacking_places(phase)}
+        self._lacking = {name for name, place in lacking if place == "gpu"}
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
         self._refused: list[Mapping[Field, Any]] = []
         """Sets of changes that the framework rejects together."""
@@ -139,8 +140,9 @@ class Problem:
         return min(budget.high, with_margin) if self.bound == "margin" else budget.high
 
     def list_peaks(self, moves: tuple[Move, ...]) -> list[int]:
-        """Return the expected GPU bytes of each phase with some moves."""
-        return [phase.gpu.expected for phase in self._estimate(moves) if phase.gpu is not None]
+        """Return the expected GPU bytes, with some moves, of each phase that lacks room without them."""
+        phases = self._estimate(moves)
+        return [phase.gpu.expected for phase in phases if phase.gpu is not None and phase.name in self._lacking]
 
 
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
@@ -328,7 +330,7 @@ def _require_free_moves(problem: Problem) -> list[Dimension]:
     return [
         dimension._replace(required=True)
         if all(rank_tier(move) == FILLS_IN and move.slowdown <= 1 for move in dimension.moves)
-        and any(peak < old for peak, old in zip(problem.list_peaks((dimension.moves[0],)), peaks))
+        and max(problem.list_peaks((dimension.moves[0],)), default=0) < max(peaks, default=0)
         else dimension
         for dimension in problem.dimensions
     ]
