@@ -239,7 +239,7 @@ def test_what_models_attended_with(tmp_path: Path, release: str, attention: str)
         ),
         ("Trainer(AutoModelForSeq2SeqLM.from_pretrained('m'), TrainingArguments('out'))", "causal", "other"),
         ("Trainer(WhisperForConditionalGeneration.from_pretrained('m'), TrainingArguments('out'))", "causal", "other"),
-        ("Trainer(make(), TrainingArguments('out'))", "causal", "unread"),
+        ("Trainer(make(), TrainingArguments('out'))", None, None),
         (
             "from transformers import Qwen2VLForConditionalGeneration as A\n"
             "Trainer(A.from_pretrained('m'), TrainingArguments('o'))",
@@ -296,7 +296,7 @@ UNKNOWN_MODEL = "memory not checked: the value of `model_name_or_path` cannot be
         (
             f"{ARGUMENTS}from lib import build\nclass Job:\n    def __init__(self):\n        self.net = build('m')\n"
             "    def fit(self): Trainer(model=self.net, args=a)",
-            "run not checked: no call that can be followed makes its `Trainer`",
+            "memory not checked: the value of `model_name_or_path` (model) cannot be determined",
         ),
         (
             f"{ARGUMENTS}from lib import build\nfrom mine import MyTrainer\nMyTrainer(model=build('m'), args=a)",

@@ -47,6 +47,13 @@ class Class(Frozen):
     scope: Scope
 
 
+class Bases(Frozen):
+    """The object that `super()` returns in a method of the class `derived`."""
+
+    instance: Any
+    derived: Class
+
+
 class Partial(Frozen):
     """A `functools.partial` object: a callee with some of its arguments bound."""
 
@@ -75,11 +82,15 @@ class Argument(Frozen):
 
 
 class Arguments(Frozen):
-    """The arguments of a call. `is_complete` is false if `*` or `**` may add more."""
+    """The arguments of a call. `is_complete` is false if `*` or `**` may add more.
+
+    `is_assumed` is true if no call is known, so that the defaults of the parameters are assumed.
+    """
 
     positional: tuple[Any, ...] = ()
     keywords: Mapping[str, Argument] = {}
     is_complete: bool = True
+    is_assumed: bool = False
 
     def get(self, name: str) -> Any:
         """Return the value of a keyword argument, or None if it is absent."""

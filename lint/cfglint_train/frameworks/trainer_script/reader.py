@@ -11,12 +11,13 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
-from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
+from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, resolve_constant
@@ -29,8 +30,8 @@ from cfglint_train.frameworks.trainer_script.classes import (
 from cfglint_train.frameworks.trainer_script.facts import (
     build_entry,
     build_fact,
+    enter_uncalled,
     find_field_default,
-    find_uncalled,
     get_class,
     get_text,
 )
@@ -41,6 +42,7 @@ from cfglint_train.frameworks.trainer_script.line import (
     apply_command_line,
     get_line_mark,
     list_hf_trainer_settings,
+    list_settings,
 )
 from cfglint_train.frameworks.trainer_script.names import (
     ADAPTER,
@@ -98,7 +100,7 @@ class ScriptSettings(Record):
         self.computes_loss = False
         """True if the script's own trainer class overrides the loss computation."""
         self.model_class = ""
-        """Class whose `from_pretrained` loads the model; empty if the model is created in another way."""
+        """Class of the model; empty if it cannot be determined."""
         self.defaults: dict[str, Any] = {}
         """Defaults of the classes that the script uses, if they differ from TRL's own."""
 
@@ -144,10 +146,7 @@ def _walk_script(
     trainers = _find_trainers(evaluator, is_hf_trainer)
     if not trainers:
         trainer_names = HF_TRAINERS if is_hf_trainer else TRAINERS
-        for function in find_uncalled(
-            evaluator, lambda name: find_base_trainer(evaluator, name) or name in trainer_names
-        ):
-            evaluator.enter_function(function)
+        enter_uncalled(evaluator, lambda name: find_base_trainer(evaluator, name) or name in trainer_names)
         trainers = _find_trainers(evaluator, is_hf_trainer)
     if isinstance(evaluator, SampleWalk):
         enter_uncalled_tokenizers(evaluator)
@@ -215,11 +214,54 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.computes_loss = has_own_loss(evaluator, get_class(trainer_call))
     if source is not None and source.open == PARSED_REASON:
         apply_command_line(run, source, evaluator.command_line, bool(run.trainer))
+    elif source is not None and source.open:
+        run.open = source.open
+        _mark_hidden(run, source, list_settings(bool(run.trainer)) - run.index.keys())
+    _forget_excluded(evaluator, run, trainer_call.conditions)
     resolved = prune_tree(run)
     if resolved is None:
         run.refusal = "its settings are nested too deeply"
         run.entries, run.parts = [], {}
     return run
+
+
+def _forget_excluded(evaluator: Evaluator, run: ScriptSettings, conditions: tuple[Step, ...]) -> None:
+    """Mark values as unknown if they depend on a condition that cannot hold where the trainer is created."""
+
+    def forget(entry: Entry) -> Entry:
+        steps = [step for step in getattr(entry.value, "how", ()) if step.kind == "depends"]
+        excluded = next(
+            (step for step in steps if any(_is_excluded(evaluator, step, held) for held in conditions)), None
+        )
+        return entry if excluded is None else Entry(entry.key, Value(entry.value.span, Unknown(excluded.text)))
+
+    if not conditions:
+        return
+    for entry in list(run.entries):
+        run.put(forget(entry))
+    for name, part in run.parts.items():
+        if part.entry is not None:
+            run.parts[name] = OtherCallSetting(part.record, part.name, forget(part.entry))
+
+
+def _is_excluded(evaluator: Evaluator, step: Step, held: Step) -> bool:
+    """Return whether a condition (`mode == "a"`) cannot hold together with another (`mode in ("b", "c")`)."""
+    (name, values), (held_name, held_values) = (_parse_condition(evaluator, item) for item in (step, held))
+    return bool(name) and name == held_name and values.isdisjoint(held_values)
+
+
+def _parse_condition(evaluator: Evaluator, step: Step) -> tuple[str, frozenset[Any]]:
+    """Return the expression that a condition compares with constants, and the constants; empty for other conditions."""
+    try:
+        test = ast.parse(evaluator.document.get_text(step.span), mode="eval").body
+        compared = test if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
+        if compared is None or not isinstance(compared.ops[0], (ast.Eq, ast.In)):
+            return "", frozenset()
+        constant = ast.literal_eval(compared.comparators[0])
+        values = constant if isinstance(compared.ops[0], ast.In) else (constant,)
+        return ast.unparse(compared.left), frozenset(values)
+    except (SyntaxError, ValueError, TypeError):
+        return "", frozenset()
 
 
 _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
@@ -228,11 +270,7 @@ _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or 
 def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record | None, arguments: Node | None) -> str:
     """Return the reason why the settings of a run cannot be determined, or an empty string."""
     place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
-    # `**data_module` of a transformers trainer holds the data, if the model and the arguments are passed by name.
-    is_complete = arguments is not None and trainer_call.get("model") is not None
-    is_complete = is_complete and find_base_trainer(evaluator, get_class(trainer_call)) in HF_TRAINERS
-    is_open = trainer_call.open and not is_complete
-    if is_open or trainer_call.implicit:
+    if (trainer_call.open and arguments is None) or trainer_call.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
     if source is None:
         is_stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)
@@ -244,7 +282,9 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
         trainer = "" if get_class(source) else TRAINERS.get(find_base_trainer(evaluator, get_class(trainer_call)), "")
         return "" if trainer or find_base_config(evaluator, get_class(source)) else _PARSER_REFUSAL
     has_positional = "." not in get_class(source) and source.call is not None and source.call.args
-    if source.open or source.implicit or has_positional or not find_base_config(evaluator, get_class(source)):
+    has_settings = any(entry.name is not None and not entry.name.startswith("_") for entry in source.entries)
+    is_hidden = source.implicit or bool(source.open and not has_settings)
+    if is_hidden or has_positional or not find_base_config(evaluator, get_class(source)):
         return f"the `args` of its trainer ({place}) cannot be determined without running it"
     return ""
 
@@ -281,6 +321,10 @@ def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCal
 # --- its model -------------------------------------------------------------------------------------------------------
 
 
+_MODEL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel")
+"""Suffixes of the classes that a script may also call to create a language model with new weights."""
+
+
 def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
     """Return the record that holds the model's loading arguments, and add the facts about the model to the parts.
 
@@ -292,9 +336,11 @@ def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
         return None
     node = entry.value
     if isinstance(node, Record):
-        if node.get("_FACTORY_") is not None and get_text(node, "_FACTORY_") == "from_pretrained":
-            run.parts["_LOADED_"] = OtherCallSetting(node, "", Entry(entry.key, Value(entry.key.span, "script")))
+        is_loaded = get_text(node, "_FACTORY_") == "from_pretrained"
+        if is_loaded or get_class(node).endswith(_MODEL_SUFFIXES):
             run.model_class = get_class(node)
+        if is_loaded:
+            run.parts["_LOADED_"] = OtherCallSetting(node, "", Entry(entry.key, Value(entry.key.span, "script")))
             return node
     elif isinstance(node, Value) and isinstance(node.value, (str, CommandLineSetting)):
         run.parts["model_name_or_path"] = OtherCallSetting(trainer_call, "model", entry)
@@ -340,6 +386,9 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
     for name in (*MODEL_ARGUMENTS.values(), *QUANTIZATION_ARGUMENTS.values(), *LORA_ARGUMENTS.values(), "use_peft"):
         run.parts.setdefault(name, OtherCallSetting(None, name))
     reference = trainer_call.get("ref_model")
+    if trainer_call.open:
+        _mark_hidden(run, trainer_call, () if trainer_call.get("peft_config") is not None else ("use_peft",))
+        _mark_hidden(run, trainer_call, () if reference is not None else ("_REFERENCE_",))
     if reference is not None:
         run.parts["_REFERENCE_"] = OtherCallSetting(
             trainer_call, "ref_model", Entry(reference.key, _find_reference(reference.value))
@@ -381,10 +430,10 @@ def _mark_conditional(entry: Entry, source: Record) -> Entry:
 
 def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> None:
     """Mark settings as unknown if the script may set them in a way that cfglint cannot read."""
+    place = Span(source.span.start, source.span.start)
     for name in names:
         part = run.parts.get(name)
         if part is None or part.entry is None:
-            place = Span(source.span.start, source.span.start)
             run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(place, Unknown(source.open))))
 
 

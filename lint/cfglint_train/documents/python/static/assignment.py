@@ -7,18 +7,40 @@ import ast
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.mappings import put_key
-from cfglint_train.documents.python.tree import Record
+from cfglint_train.documents.python.tree import Record, Step
 from cfglint_train.documents.python.values import Class, External, Scope, choose_value, mark_conditional
 from cfglint_train.foundation.typed import Any
 
 
 def bind_name(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None:
-    """Bind a name to a value; under an undecided condition, mark the value as conditional."""
-    scope = scope.find_owner(name)
-    if len(evaluator.open_conditions) > scope.level:
+    """Bind a name to a value; under an undecided condition, mark the value as conditional.
+
+    The end of the branch decides between the values of a name of the branch's own scope (`join_names`).
+    """
+    owner = scope.find_owner(name)
+    if len(evaluator.open_conditions) > owner.level:
         step = evaluator.open_conditions[-1]
-        value = mark_conditional(choose_value(scope.names.get(name, value), value), step)
-    scope.names[name] = value
+        chosen = value if owner is scope else choose_value(owner.names.get(name, value), value)
+        value = mark_conditional(chosen, step)
+    owner.names[name] = value
+
+
+def join_names(scope: Scope, before: dict[str, Any], branches: list[dict[str, Any]], step: Step) -> None:
+    """Set the names of a scope after branches of which one, or none if there is only one, has run.
+
+    A name keeps its earlier value, unless each branch assigns it. Then it has the value of the first branch.
+    """
+    scope.names = dict(before)
+    for name in dict.fromkeys(name for names in branches for name in names):
+        values = [names[name] for names in branches if name in names and names[name] is not before.get(name)]
+        if not values:
+            scope.names.setdefault(name, before.get(name))
+            continue
+        is_replaced = len(branches) > 1 and len(values) == len(branches)
+        first = values[0] if is_replaced or name not in before else before[name]
+        for value in values:
+            first = choose_value(first, value)
+        scope.names[name] = mark_conditional(first, step)
 
 
 def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> None:

@@ -20,6 +20,7 @@ from cfglint_train.documents.python.values import (
     ParsedOptions,
     Scope,
     can_reach,
+    is_conditional,
     mark_conditional,
 )
 from cfglint_train.foundation.frozen import Frozen
@@ -52,6 +53,10 @@ def _find_no_constant(_: str) -> Any:
     return MISSING
 
 
+def _is_none(node: Node) -> bool:
+    return isinstance(node, Value) and node.value is None
+
+
 class Evaluator:
     """The state of a walk over one script. A framework defines the meaning of calls to its library.
 
@@ -81,6 +86,8 @@ class Evaluator:
         """All records, in the order in which their calls were evaluated."""
         self.entered_functions: set[int] = set()
         """`id()` of every function definition that was entered."""
+        self.active_functions: list[int] = []
+        """`id()` of every function definition that is being called, outermost first."""
         self.is_exhausted = False
         """True if the budget ran out, so that later code may change the values read so far."""
         self.open_conditions: list[Step] = []
@@ -196,11 +203,28 @@ class Evaluator:
         if len(self.open_conditions) > record.level:
             step = self.open_conditions[-1]
             present = record.get(name)
+            if record.owner is not None and (present is None or _is_none(present.value)):
+                self.put(record, Entry(Scalar(key, name, value=name), mark_conditional(node, step)))
+                self.keep_object(record, name, value)
+                return
+            if present is not None and record.owner is not None and is_conditional(present.value):
+                value = self.build_unknown(expression)
+                self.put(record, Entry(present.key, mark_conditional(value, step)))
+                return
             if present is not None:
                 self.put(record, Entry(present.key, mark_conditional(present.value, step)))
                 return
             node = Value(self.document.find_span(expression), Unknown(f"set under a condition ({step.text})"), (step,))
+            value = node
         self.put(record, Entry(Scalar(key, name, value=name), node))
+        self.keep_object(record, name, value)
+
+    def keep_object(self, record: Record, name: str, value: Any) -> None:
+        """Keep the value of a key of a record that cannot be a node of the tree, such as a class."""
+        present = record.get(name)
+        plain = present.value.value if present is not None and isinstance(present.value, Value) else None
+        if isinstance(plain, Unknown) and not isinstance(value, Node) and value is not None:
+            record.objects[name] = value
 
     def record_patch(self, owner: External, name: str) -> None:
         """Record that the script replaces a class of a module, or a special method of a class.
@@ -241,12 +265,14 @@ class Evaluator:
         record = Record(self.document.find_span(node), [], node)
         record.how = how
         record.level = len(self.open_conditions)
+        record.conditions = tuple(self.open_conditions)
         self.put(record, Entry(Scalar(span, "_CLASS_", value="_CLASS_"), Value(span, name)))
         if factory:
             self.put(record, Entry(Scalar(span, "_FACTORY_", value="_FACTORY_"), Value(span, factory, how)))
         for field, value, item in zip(fields, arguments.positional, node.args):
             start = self.document.find_span(item).start
             self.put(record, Entry(Scalar(Span(start, start), field, value=field), self.build_node(value, item)))
+            self.keep_object(record, field, value)
         expressions = {keyword.arg: keyword.value for keyword in node.keywords}
         for field, argument in arguments.keywords.items():
             expression = expressions.get(field)
@@ -254,6 +280,7 @@ class Evaluator:
             if not isinstance(entry, Node):
                 entry = self.build_unknown(node)
             self.put(record, Entry(Scalar(argument.key, field, value=field), entry))
+            self.keep_object(record, field, argument.value)
         if not arguments.is_complete:
             record.open = "* or ** adds arguments"
         first_record = self._record_by_call.setdefault(id(node), record)
@@ -280,6 +307,7 @@ class Evaluator:
         self.spend_steps(len(value.entries))
         copy = Record(value.span, list(value.entries), None, value.open)
         copy.how, copy.level, copy.sealed = value.how, len(self.open_conditions), value.sealed
+        copy.owner, copy.objects = value.owner, dict(value.objects)
         return copy
 
     def build_opaque(self, node: ast.Call) -> Record:

@@ -6,9 +6,15 @@ import ast
 
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.instances import (
+    evaluate_default,
+    find_ancestors,
+    find_attribute,
+    find_method,
+)
 from cfglint_train.documents.python.static.standard import EXITS, FUNCTIONS
 from cfglint_train.documents.python.tree import Record, Step, Value
-from cfglint_train.documents.python.values import Class, External, Function, ParsedOptions, Scope, format_option
+from cfglint_train.documents.python.values import Class, External, ParsedOptions, Scope, format_option
 from cfglint_train.foundation.typed import Any
 
 
@@ -48,6 +54,9 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
     if isinstance(owner, Record):
         if name == "__dict__":
             return owner
+        attribute = find_attribute(evaluator, owner, name) if owner.owner is not None else owner.objects.get(name)
+        if attribute is not None:
+            return attribute
         entry = owner.get(name)
         if entry is not None:
             value = entry.value
@@ -62,11 +71,17 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
 
 def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.expr) -> Any:
     """Return an attribute of a class of the script: a constant of its body, or a method."""
-    member = evaluator.get_shape(owner.node).members.get(name)
-    if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in member.decorator_list)
-        return Function(member, owner.scope, None if static else owner)
-    return evaluator.build_unknown(node) if member is None else evaluator.evaluate(member, owner.scope)
+    method = find_method(evaluator, owner, name)
+    if method is not None:
+        return method
+    for definer in find_ancestors(evaluator, owner)[0]:
+        members = evaluator.get_shape(definer.node).members
+        if name in members:
+            member = members[name]
+            if isinstance(member, ast.expr):
+                return evaluate_default(evaluator, member, definer.scope)
+            break
+    return evaluator.build_unknown(node)
 
 
 def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) -> Any:
@@ -74,6 +89,8 @@ def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) 
     owner, key = evaluator.evaluate(node.value, scope), evaluator.evaluate(node.slice, scope)
     if isinstance(key, Value):
         if isinstance(owner, Record) and isinstance(key.value, str):
+            if key.value in owner.objects:
+                return owner.objects[key.value]
             entry = owner.get(key.value)
             if entry is not None:
                 return entry.value
