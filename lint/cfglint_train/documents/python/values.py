@@ -47,6 +47,18 @@ class Class(Frozen):
     scope: Scope
 
 
+class Foreign(Frozen):
+    """A class, a function or an instance of another module of the repository, with the walk over that module.
+
+    `name` is its full name as the script imports it, or empty.
+    """
+
+    walk: Any
+    value: Any
+    name: str = ""
+    how: tuple[Step, ...] = ()
+
+
 class Bases(Frozen):
     """The object that `super()` returns in a method of the class `derived`."""
 
@@ -168,6 +180,8 @@ def mark_conditional(value: Any, step: Step) -> Any:
         return value
     if isinstance(value, External):
         return value if step in value.how else External(value.name, (*value.how, step))
+    if isinstance(value, Foreign):
+        return value if step in value.how else value._replace(how=(*value.how, step))
     return value
 
 

@@ -105,7 +105,7 @@ class LaunchedWalk(Walk):
     def build_options(self, node: ast.expr) -> ParsedOptions:
         """Return the options as in the base class, with the values that the launch passes."""
         options = super().build_options(node)
-        options.defaults.update(self.option_values)
+        options.defaults.update(self.option_values if self.is_program else {})
         return options
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:

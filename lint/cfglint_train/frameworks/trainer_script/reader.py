@@ -337,7 +337,8 @@ def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
     node = entry.value
     if isinstance(node, Record):
         is_loaded = get_text(node, "_FACTORY_") == "from_pretrained"
-        if is_loaded or get_class(node).endswith(_MODEL_SUFFIXES):
+        is_certain = node.call is not None or not any(step.kind == "depends" for step in node.how)
+        if get_class(node).endswith(_MODEL_SUFFIXES) or (is_loaded and is_certain):
             run.model_class = get_class(node)
         if is_loaded:
             run.parts["_LOADED_"] = OtherCallSetting(node, "", Entry(entry.key, Value(entry.key.span, "script")))

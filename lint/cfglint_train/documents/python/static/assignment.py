@@ -6,9 +6,10 @@ import ast
 
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.imported import set_foreign_attribute
 from cfglint_train.documents.python.static.mappings import put_key
 from cfglint_train.documents.python.tree import Record, Step
-from cfglint_train.documents.python.values import Class, External, Scope, choose_value, mark_conditional
+from cfglint_train.documents.python.values import Class, External, Foreign, Scope, choose_value, mark_conditional
 from cfglint_train.foundation.typed import Any
 
 
@@ -52,6 +53,8 @@ def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Sco
         if isinstance(owner, Record):
             end = evaluator.document.find_span(target).end
             evaluator.set_key(owner, target.attr, value, Span(end - len(target.attr.encode()), end), target)
+        elif isinstance(owner, Foreign):
+            set_foreign_attribute(evaluator, owner, target.attr, value)
         elif isinstance(owner, External):
             evaluator.record_patch(owner, target.attr)
         elif isinstance(owner, Class):

@@ -7,6 +7,7 @@ import ast
 from cfglint_train.documents.document import Entry, Node, Scalar, Sequence, Span, Unknown
 from cfglint_train.documents.python.static import mappings
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.imported import call_foreign
 from cfglint_train.documents.python.static.instances import (
     create_instance,
     find_attribute,
@@ -22,6 +23,7 @@ from cfglint_train.documents.python.values import (
     Bases,
     Class,
     External,
+    Foreign,
     Function,
     ParsedOptions,
     Partial,
@@ -106,6 +108,10 @@ def apply_call(evaluator: Evaluator, target: Any, arguments: Arguments, node: as
         return None
     if isinstance(target, Class):
         return create_instance(evaluator, target, arguments, node)
+    if isinstance(target, Foreign):
+        _forget_changed_keys(evaluator, External(target.name), arguments, node)
+        result = call_foreign(evaluator, target, arguments, node)
+        return evaluator.build_opaque(node) if result is None else result
     if isinstance(target, External):
         return _call_library(evaluator, target, arguments, node)
     return evaluator.build_opaque(node)

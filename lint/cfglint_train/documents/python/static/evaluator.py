@@ -78,6 +78,8 @@ class Evaluator:
         """Store the script and the framework's handlers."""
         self.document = document
         self.handlers = handlers
+        self.libraries = frozenset(name.partition(".")[0] for name in handlers)
+        """Packages whose names have a meaning of their own, even if the repository contains their source."""
         self.methods = methods
         self.fields = fields
         self.constant = constant
@@ -100,6 +102,16 @@ class Evaluator:
         """Facts that library calls establish for later calls, as strings that the handlers choose."""
         self.patched_classes: set[str] = set()
         """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
+        self.is_program = True
+        """False for a module that the script imports."""
+        self.imported: dict[str, Any] = {}
+        """Values of other modules, by the full name as this module imports them; None if there is no such value."""
+        self.module_walks: dict[str, Any] = {}
+        """Walks over modules of the repository, by name and by path; shared by all of them."""
+        self.received: dict[int, Any] = {}
+        """Values of other modules with their copies in this one, by the `id()` of the former."""
+        self.expressions: list[ast.expr] = []
+        """Expressions that other modules evaluate in this one; the list keeps their `id()` unique."""
         self.declared_options: dict[str, Value] | None = None
         """Options that the script declares, or None until they are requested."""
         self.option_spellings: dict[str, str] = {}
@@ -122,6 +134,10 @@ class Evaluator:
 
     def build_options(self, node: ast.expr) -> ParsedOptions:
         """Return the namespace that argparse produces if no option is passed."""
+        raise NotImplementedError
+
+    def build_walk(self, document: PythonScript) -> Evaluator:
+        """Return a walk of the same kind over another module, which has not run yet."""
         raise NotImplementedError
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:

@@ -19,7 +19,7 @@ from cfglint_train.documents.python.static.operators import (
     evaluate_unary,
 )
 from cfglint_train.documents.python.tree import Record, Step, Target, Value
-from cfglint_train.documents.python.values import Class, Function, ParsedOptions, Partial, Scope
+from cfglint_train.documents.python.values import Class, Foreign, Function, ParsedOptions, Partial, Scope
 from cfglint_train.foundation.python_arithmetic import MAX_LENGTH, MAX_NUMBER
 from cfglint_train.foundation.typed import Any, Final
 
@@ -56,7 +56,7 @@ def _evaluate_sequence(evaluator: Evaluator, node: ast.List | ast.Tuple, scope: 
 def _build_item(evaluator: Evaluator, value: Any, expression: ast.expr) -> Any:
     return (
         value
-        if isinstance(value, (ParsedOptions, Function, Partial, Class))
+        if isinstance(value, (ParsedOptions, Foreign, Function, Partial, Class))
         else evaluator.build_node(value, expression)
     )
 

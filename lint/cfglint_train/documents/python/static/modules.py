@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from cfglint_train.documents.document import Document, DocumentError
 from cfglint_train.documents.json import JsonDocument
@@ -40,10 +41,16 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
     paths = [f"{folder}{path}{ending}" for folder in ("", "src/")[: 1 if is_relative else 2] for ending in _ENDINGS]
     for candidate in _list_candidates(document, paths, up, is_relative):
         try:
-            return PythonScript(candidate, regular_files.read(candidate))
+            return _parse_module(candidate, regular_files.read(candidate))
         except (OSError, DocumentError, ValueError):
             continue
     return None
+
+
+@lru_cache(maxsize=64)
+def _parse_module(path: str, source: bytes) -> PythonScript:
+    """Return the parsed module; the scripts of a repository import the same modules."""
+    return PythonScript(path, source)
 
 
 def find_settings_file(document: PythonScript, path: str) -> Document | None:

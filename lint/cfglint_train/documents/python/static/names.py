@@ -6,6 +6,7 @@ import ast
 
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.imported import read_foreign_attribute, receive_value, resolve_import
 from cfglint_train.documents.python.static.instances import (
     evaluate_default,
     find_ancestors,
@@ -14,7 +15,7 @@ from cfglint_train.documents.python.static.instances import (
 )
 from cfglint_train.documents.python.static.standard import EXITS, FUNCTIONS
 from cfglint_train.documents.python.tree import Record, Step, Value
-from cfglint_train.documents.python.values import Class, External, ParsedOptions, Scope, format_option
+from cfglint_train.documents.python.values import Class, External, Foreign, ParsedOptions, Scope, format_option
 from cfglint_train.foundation.typed import Any
 
 
@@ -24,9 +25,11 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
     span = evaluator.document.find_span(node)
     if value is None:
         if node.id == "__name__":
-            return Value(span, "__main__")
+            return Value(span, "__main__" if evaluator.is_program else "an imported module")
         builtin = node.id in FUNCTIONS or node.id in EXITS or node.id in evaluator.handlers
         return External(node.id) if builtin else evaluator.build_unknown(node)
+    if isinstance(value, External):
+        return _follow_import(evaluator, value, node)
     if isinstance(value, Value):
         # A name that is used only once may be changed where it is defined.
         is_used_once = evaluator.document.count_uses(node.id) == 2
@@ -42,7 +45,9 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
     owner, name = evaluator.evaluate(node.value, scope), node.attr
     span = evaluator.document.find_span(node)
     if isinstance(owner, External):
-        return External(f"{owner.name}.{name}", owner.how)
+        return _follow_import(evaluator, External(f"{owner.name}.{name}", owner.how), node)
+    if isinstance(owner, Foreign):
+        return read_foreign_attribute(evaluator, owner, name, node)
     if isinstance(owner, ParsedOptions):
         default = owner.defaults.get(name)
         if default is None:
@@ -67,6 +72,12 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
         if isinstance(owner.call, ast.Call) or owner.implicit or owner.open:
             return evaluator.add_implied_record(owner, name, span, Span(span.end - len(name.encode()), span.end))
     return evaluator.build_unknown(node)
+
+
+def _follow_import(evaluator: Evaluator, target: External, node: ast.expr) -> Any:
+    """Return the value that a name of another module of the repository has there, or else the name."""
+    foreign = resolve_import(evaluator, target)
+    return target if foreign is None else receive_value(evaluator, foreign, node)
 
 
 def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.expr) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static import calls, expressions, options, statements
 from cfglint_train.documents.python.static.evaluator import BlockEnd, BudgetError, Evaluator
 from cfglint_train.documents.python.static.modules import find_changes
@@ -59,6 +60,10 @@ class Walk(Evaluator):
     def apply_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
         """Return the result of calling `target` with `arguments`."""
         return calls.apply_call(self, target, arguments, node)
+
+    def build_walk(self, document: PythonScript) -> Walk:
+        """Return a walk of the same kind over another module, which has not run yet."""
+        return type(self)(document, self.handlers, self.methods, self.fields, self.constant)
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
         """Return the attributes that a function of another module may set on an argument, or None if it may set any.
