@@ -123,7 +123,9 @@ class RunInputs(Frozen):
     previous_launches: tuple[PreviousLaunch, ...] = ()
     """Earlier launches that write to the output folder of the run."""
     is_checked_elsewhere: bool = False
-    """True if all launches pass config files that are checked as runs of their own."""
+    """True if all launches pass config files that are checked as runs of their own, or if the run is reported as read
+    only in part.
+    """
     hidden_options: str = ""
     """Source of options that each launch may add but cfglint cannot see; empty if there is none."""
     find_refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None

@@ -68,6 +68,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         find_unreached_trainer,
         has_trainer,
         list_derived_trainers,
+        list_gaps,
     )
 
     modules = list_packages(document)
@@ -90,7 +91,8 @@ def recognise(document: Document) -> list[RecognisedConfig]:
             recognised._replace(reason=_IMPORTED_MODEL_REASON, role="handed")
             for recognised in find_unreached_trainer(document, trainers, _SCORE)
         ]
-    return drop_repeated([_recognise_run(document, number, run) for number, run in enumerate(runs)])
+    configs = [_recognise_run(document, number, run) for number, run in enumerate(runs)]
+    return drop_repeated([*configs, *list_gaps(runs, configs)])
 
 
 def _is_of_transformers(document: PythonDocument, name: str) -> bool:

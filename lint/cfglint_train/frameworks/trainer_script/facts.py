@@ -115,7 +115,9 @@ def _enter(
         evaluator.is_exhausted = True
         return
     if method is not None and id(node) not in evaluator.entered_functions:
+        before = len(evaluator.records)
         evaluator.try_call(method, arguments, node)
+        evaluator.imagined_calls.update(map(id, evaluator.records[before:]))
 
 
 def count_targets(document: PythonScript, node: ast.Call) -> int:

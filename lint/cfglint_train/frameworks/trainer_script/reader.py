@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
@@ -75,6 +76,8 @@ class ScriptSettings(Record):
         "config_class",
         "defaults",
         "entry",
+        "gap",
+        "gap_span",
         "is_hf_trainer",
         "is_unread_command_line",
         "model_class",
@@ -87,6 +90,9 @@ class ScriptSettings(Record):
         super().__init__(span, [])
         self.trainer = trainer
         self.refusal = ""
+        self.gap = ""
+        """Reason why only a part of the run can be checked, or empty."""
+        self.gap_span = span
         self.config_class = ""
         """TRL or transformers class of its config object, or of that class's base; empty if there is none."""
         self.is_unread_command_line = False
@@ -198,6 +204,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
                 run.entries.append(entry)
         run.parts.update(own_fields)
     run.refusal = _explain_refusal(evaluator, trainer_call, source, arguments)
+    run.gap, run.gap_span = _explain_gap(evaluator, trainer_call, source)
     run.is_unread_command_line = run.refusal == _PARSER_REFUSAL
     config_class = run.config_class = "" if source is None else find_base_config(evaluator, get_class(source))
     if config_class == "Seq2SeqTrainingArguments":
@@ -287,6 +294,16 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
     if is_hidden or has_positional or not find_base_config(evaluator, get_class(source)):
         return f"the `args` of its trainer ({place}) cannot be determined without running it"
     return ""
+
+
+def _explain_gap(evaluator: Evaluator, trainer_call: Record, source: Record | None) -> tuple[str, Span]:
+    """Return the reason why only a part of a run can be checked, or an empty string, and the place of the call."""
+    if id(trainer_call) in evaluator.imagined_calls and trainer_call.call is not None:
+        return f"no call that can be followed makes its `{get_callee_name(trainer_call.call)}`", trainer_call.span
+    if source is not None and source.open and source.open != PARSED_REASON:
+        place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
+        return f"the `args` of its trainer ({place}) cannot be determined without running it", source.span
+    return "", trainer_call.span
 
 
 def _get_arguments(trainer_call: Record) -> Node | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from cfglint_train.documents.document import MISSING, Document, Node, Route, Sequence, Span, Unknown
 from cfglint_train.documents.python.class_variables import find_calls_by_variable
@@ -51,12 +51,20 @@ def recognise_scripts(document: Document) -> list[RecognisedConfig]:
     runs = show_runs(document)
     if not runs:
         return find_unreached_trainer(document, trainers, 60)
-    return drop_repeated(
-        [
-            RecognisedConfig((number,), 60, run.refusal or "it creates a TRL trainer", get_role(run), run.span)
-            for number, run in enumerate(runs)
-        ]
-    )
+    configs = [
+        RecognisedConfig((number,), 60, run.refusal or "it creates a TRL trainer", get_role(run), run.span)
+        for number, run in enumerate(runs)
+    ]
+    return drop_repeated([*configs, *list_gaps(runs, configs)])
+
+
+def list_gaps(runs: Iterable[ScriptSettings], configs: Iterable[RecognisedConfig]) -> list[RecognisedConfig]:
+    """Return an unread config for each run that is read, but of which only a part can be checked."""
+    return [
+        RecognisedConfig(config.root, config.score, run.gap, "unread", run.gap_span)
+        for run, config in zip(runs, configs)
+        if config.role is None and run.gap
+    ]
 
 
 def drop_repeated(configs: list[RecognisedConfig]) -> list[RecognisedConfig]:

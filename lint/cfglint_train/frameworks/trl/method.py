@@ -159,7 +159,7 @@ def has_bf16_default(config: Config) -> bool:
 
 def _read_precision(config: Config) -> Iterator[Triple]:
     for key in ("use_cpu", "no_cuda"):
-        if config.get(key) not in (None, False):  # a CPU may have no 16-bit format
+        if config.get(key) is True:  # a CPU may have no 16-bit format
             yield "precision.compute", None, config.get_origin(key)
             yield "precision.autocast", None, config.get_origin(key)
             return

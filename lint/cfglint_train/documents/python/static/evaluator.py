@@ -102,6 +102,8 @@ class Evaluator:
         """Facts that library calls establish for later calls, as strings that the handlers choose."""
         self.patched_classes: set[str] = set()
         """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
+        self.imagined_calls: set[int] = set()
+        """`id()` of each record that a method of an imagined instance creates."""
         self.is_program = True
         """False for a module that the script imports."""
         self.imported: dict[str, Any] = {}
