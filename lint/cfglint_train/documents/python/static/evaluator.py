@@ -122,6 +122,10 @@ class Evaluator:
         self._record_by_call: dict[int, Record] = {}
         self._shapes: dict[int, Shape] = {}
 
+    def run(self) -> None:
+        """Walk the whole module."""
+        raise NotImplementedError
+
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
         """Return the value of an expression."""
         raise NotImplementedError
