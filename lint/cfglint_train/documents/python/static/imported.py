@@ -25,6 +25,7 @@ from cfglint_train.documents.python.values import (
     ParsedOptions,
     Partial,
     Scope,
+    is_conditional,
     mark_conditional,
 )
 from cfglint_train.foundation.frozen import Frozen
@@ -219,7 +220,13 @@ def _convert(target: Any, source: Any, value: Any, span: Span, name: str, memo: 
         len(target.open_conditions),
     )
     record.how = tuple(Step(step.kind, step.text, span) for step in value.how if step.kind == "depends")
+    if record.how and value.get("_FACTORY_") is None:  # conditions around it may concern releases
+        record.implicit, record.open = True, "another module creates it under a condition"
+        return record
     for entry in value.entries:
+        if value.call is None and is_conditional(entry.value):
+            record.open = record.open or "another module may set further keys"
+            continue
         item = _convert(target, source, value.objects.get(entry.name or "", entry.value), span, "", memo)
         node = item if isinstance(item, Node) else Value(span, Unknown(f"`{entry.name}`"))
         target.put(record, Entry(Scalar(span, entry.name or "", value=entry.name), node))
