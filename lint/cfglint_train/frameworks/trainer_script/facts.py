@@ -11,7 +11,7 @@ from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluat
 from cfglint_train.documents.python.static.instances import find_method, imagine_instance
 from cfglint_train.documents.python.static.modules import find_imports
 from cfglint_train.documents.python.static.walk import Walk
-from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
 from cfglint_train.documents.python.values import Arguments, Class, Function
 from cfglint_train.foundation.typed import Any, Final
@@ -73,7 +73,7 @@ def enter_uncalled(evaluator: Walk, makes: Callable[[str], object]) -> None:
     callees = {
         node: {get_callee_name(call) for call in ast.walk(node) if isinstance(call, ast.Call)} for node in owners
     }
-    direct = [node for node in owners if any(map(makes, callees[node]))]
+    direct = [node for node in owners if any(map(makes, callees[node] | _list_trainer_names(node)))]
     leading = list(direct)
     for node in leading:  # grows
         names = {node.name, getattr(owners[node], "name", "")} if node.name == "__init__" else {node.name}
@@ -83,6 +83,11 @@ def enter_uncalled(evaluator: Walk, makes: Callable[[str], object]) -> None:
     for node in (*sorted(roots, key=lambda node: node.lineno), *sorted(direct, key=lambda node: node.lineno)):
         if id(node) not in evaluator.entered_functions:
             _enter(evaluator, node, owners[node], instances)
+
+
+def _list_trainer_names(node: ast.AST) -> set[str]:
+    """Return the names of trainers that a function mentions, such as in `trainer_class = SFTTrainer`."""
+    return {name for inner in ast.walk(node) if "Trainer" in (name := get_last_name(inner))}
 
 
 def _list_definitions(evaluator: Evaluator) -> dict[ast.FunctionDef | ast.AsyncFunctionDef, Function | Class]:

@@ -10,10 +10,8 @@ from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.imported import call_foreign
 from cfglint_train.documents.python.static.instances import (
     create_instance,
-    find_ancestors,
     find_attribute,
     find_base_method,
-    imagine_instance,
 )
 from cfglint_train.documents.python.static.names import evaluate_attribute
 from cfglint_train.documents.python.static.standard import FUNCTIONS, TRANSPARENT, compute_builtin
@@ -167,28 +165,11 @@ def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Argume
             scope.names[name] = mark_conditional(
                 drop_targets(default), evaluator.build_condition(f"the default of `{name}`", defaults[name])
             )
-        elif (instance := _imagine_argument(evaluator, function, parameter, arguments)) is not None:
-            scope.names[name] = instance
         else:
             start = evaluator.document.find_span(parameter).start  # type: ignore[arg-type]
             scope.names[name] = Value(Span(start, start + len(name.encode())), Unknown(f"the argument {name}"))
     if arguments.is_complete:
         _bind_variadic(evaluator, function, arguments, scope)
-
-
-def _imagine_argument(evaluator: Evaluator, function: Function, parameter: ast.arg, arguments: Arguments) -> Any:
-    """Return an instance of the class that a parameter's annotation names, or None if it names no plain class."""
-    node: ast.expr | None = parameter.annotation
-    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-        node = ast.copy_location(ast.Name(node.value, ast.Load()), node)
-    if not arguments.is_assumed or not isinstance(node, (ast.Name, ast.Attribute)):
-        return None
-    kind = evaluator.evaluate(node, function.scope)
-    if isinstance(kind, Class):
-        return imagine_instance(evaluator, kind) if find_ancestors(evaluator, kind)[1] else None
-    if isinstance(kind, Foreign) and isinstance(kind.value, Class):
-        return Foreign(kind.walk, imagine_instance(kind.walk, kind.value), kind.name)
-    return None
 
 
 def _is_none(node: ast.expr) -> bool:
