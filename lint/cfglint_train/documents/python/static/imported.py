@@ -57,8 +57,8 @@ def resolve_import(evaluator: Evaluator, target: External) -> Foreign | None:
     if target.name not in evaluator.imported:
         evaluator.imported[target.name] = None  # for an import in a circle
         evaluator.imported[target.name] = _find_import(evaluator, target.name)
-    found: Foreign | None = evaluator.imported[target.name]
-    return found if found is None or not target.how else found._replace(how=target.how)
+    foreign: Foreign | None = evaluator.imported[target.name]
+    return foreign if foreign is None or not target.how else foreign._replace(how=target.how)
 
 
 def _find_import(evaluator: Evaluator, name: str) -> Foreign | None:
