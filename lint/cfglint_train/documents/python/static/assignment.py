@@ -39,9 +39,12 @@ def join_names(scope: Scope, before: dict[str, Any], branches: list[dict[str, An
             continue
         is_replaced = len(branches) > 1 and len(values) == len(branches)
         first = values[0] if is_replaced or name not in before else before[name]
+        steps = [inner for value in values for inner in getattr(value, "how", ()) if inner.kind == "depends"]
         for value in values:
             first = choose_value(first, value)
-        scope.names[name] = mark_conditional(first, step)
+        for inner in steps or [step]:  # the innermost condition says most
+            first = mark_conditional(first, inner)
+        scope.names[name] = first
 
 
 def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> None:
