@@ -276,7 +276,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "class": {
         "model.id": "olmo_core:olmo3_7B",
         "method.stage": "sft",
-        "batch.micro": None,
+        "batch.micro": 4,
         "batch.global_": 64,
         "sequence.length": 16_384,
         "sequence.dataset_length": 16_384,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from cfglint_train.api import lint
 from cfglint_train.documents.document import CannotEdit, Delete, Rename, Set, Unknown, apply_edits
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.tree import Record
+from cfglint_train.documents.python.tree import Record, Value, find_condition
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.trainer_script.launch import read_options
 from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
@@ -259,3 +261,68 @@ def test_no_record_of_another_document_has_parts() -> None:
     document.attach_tree(Record(document.find_span(document.module.body[0]), []))
     assert document.find_entry(("x",)) is None
     assert document.find_node(("x",)) is None
+
+
+METHOD = """
+class Job:
+    def __init__(self, rate: float = 1e-4):
+        self.rate = rate
+        self.arguments = None
+    def load(self):
+        self.model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    def prepare(self):
+        self.arguments = SFTConfig("out", learning_rate=self.rate, max_length=512)
+    def train(self):
+        self.trainer = SFTTrainer(model=self.model, args=self.arguments, train_dataset=data)
+        self.trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "rate", "is_assumed"),
+    [
+        ("job = Job(rate=3e-4)\njob.load()\njob.prepare()\njob.train()", 3e-4, False),
+        ("", 1e-4, True),
+    ],
+)
+def test_a_trainer_in_a_method(calls: str, rate: float, is_assumed: bool) -> None:
+    """Read what other methods set, whether or not the script calls them."""
+    _, settings = read_only_run(METHOD + calls)
+    assert (settings.refusal, bool(settings.gap)) == ("", is_assumed)
+    assert settings.model_class == "transformers.AutoModelForCausalLM"
+    value = settings.get("learning_rate").value  # type: ignore[union-attr]
+    assert isinstance(value, Value)
+    assert (value.value, find_condition(value) is not None) == (rate, is_assumed)
+
+
+def test_keys_beside_unknown_ones() -> None:
+    """Keep the keys that a script states; only the others are unknown."""
+    _, settings = read_only_run("SFTTrainer(model='m', args=SFTConfig(max_length=512, **load()))")
+    assert "cannot be determined" in settings.gap
+    assert {entry.name for entry in settings.entries} == {"max_length"}
+    packing = settings.parts["packing"].entry
+    assert packing is not None
+    assert isinstance(packing.value, Value)
+    assert isinstance(packing.value.value, Unknown)
+
+
+def test_conditions_that_exclude_each_other() -> None:
+    """Forget a value that is set under one condition if the trainer is created under another."""
+    _, settings = read_only_run("""
+    length = 128
+    if kind == "short":
+        length = 64
+    if kind in ("long", "longer"):
+        SFTTrainer(model="m", args=SFTConfig("out", max_length=length), train_dataset=data)
+    """)
+    value = settings.get("max_length").value  # type: ignore[union-attr]
+    assert isinstance(value, Value)
+    assert isinstance(value.value, Unknown)
+
+
+@pytest.mark.parametrize("path", ["tests/train.py", "src/test_train.py", "conftest.py"])
+def test_a_test_of_the_repository_is_no_run(tmp_path: Path, path: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text("from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', SFTConfig('out', foo=1))\n")
+    assert lint(tmp_path).findings == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 
 from cfglint_train.foundation.typed import Final
@@ -13,6 +14,9 @@ MAX_BYTES: Final = 8 * 2**20
 
 _NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
+
+PYTHON_TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
+"""Pattern for the paths of Python tests, which are neither runs nor evidence about a run."""
 
 MARKS: Final = (".git", ".hg")
 """Folder entries that mark the root of a repository.
@@ -111,6 +115,13 @@ def find_repository(path: str) -> str | None:
                 return folder
             folder, last = os.path.dirname(folder), folder
     return None
+
+
+def is_python_test(path: str) -> bool:
+    """Return whether a Python file is a test by its name or by a folder of its repository (`tests/`)."""
+    full_path = os.path.abspath(path).replace(os.sep, "/")
+    folder = os.path.dirname(full_path)
+    return PYTHON_TESTS.search(full_path, len(find_repository(folder) or folder)) is not None
 
 
 def _has_outside_target(link: str) -> bool:

@@ -26,6 +26,11 @@ _WORD: Final = rf"(?i)(?<![\w.-]){_FAMILY}(?![\w.])"
 """GPU in a comment: `2×T4`, `RTX 2080`."""
 _PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
 """GPU in a file name: `sft_v100.yaml`."""
+_NO_GPU: Final = (
+    r"(?i)\b(?:(?:disabled?|runs?|train(?:s|ing)?|only|not supported) (?:for|on)|forced?|use) (?:the )?CPU\b"
+    r"|\bCPU[- ](?:only|training)\b|\bMPS\b|\bApple Silicon\b"
+)
+"""Comment about a run without a CUDA GPU: `# Disable for CPU`."""
 
 
 def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
@@ -53,7 +58,13 @@ def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
 
 
 def find_oldest_capability(documents: Iterable[Document]) -> tuple[int, int] | None:
-    """Return the lowest CUDA compute capability of the GPUs in file names and comments, or None."""
+    """Return the lowest CUDA compute capability of the GPUs in file names and comments, or None.
+
+    It is (0, 0) if a comment says that the run uses no CUDA GPU.
+    """
+    documents = list(documents)
+    if any(re.search(_NO_GPU, comment.text) for document in documents for comment in document.list_comments()):
+        return 0, 0
     matches = [match[1] for document in documents for match in _find_matches(document)]
     words = {word.replace(" ", "").replace("-", "").lower() for word in matches}
     gpus = [gpu for name in list_names() if (gpu := find_gpu(name)) is not None and _get_family(gpu.name) in words]

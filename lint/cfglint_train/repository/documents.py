@@ -151,8 +151,11 @@ class Documents:
             tool = ""
         self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
 
-    def note_run(self, document: Document, span: Span | None, why: str) -> None:
-        """Record a run that cannot be read for the reason `why`, or skip the document in a copy of a framework."""
+    def note_run(self, document: Document, span: Span | None, why: str, is_part: bool = False) -> None:
+        """Record a run that cannot be read for the reason `why`, or skip the document in a copy of a framework.
+
+        `is_part`: what the document shows of the run is checked.
+        """
         path = document.path
         copy = self._find_copy(path)
         if copy:
@@ -160,7 +163,8 @@ class Documents:
             return
         place = None if span is None else Place(document, span)
         position = START if place is None else document.locate(place.span.start)
-        self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run", place))
+        state = "run checked only in part" if is_part else "run not checked"
+        self.unread.append(UnreadFile(path, position, f"{state}: {why}", "run", place))
 
     def ignore(self, path: str, reason: str) -> None:
         """Record a file that is skipped, without looking for the tool it belongs to."""

@@ -37,9 +37,6 @@ _DEPTH_ALONE: Final = 1
 _WORD: Final = re.compile(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
 _PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
 
-_TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
-"""Pattern for the paths of Python tests, which are no evidence about a run."""
-
 MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
@@ -275,7 +272,7 @@ class RepositoryIndex:
             if syntax == "shell":
                 paths += [path for path in self._get_answers()[_SCRIPT] if files.is_plain_script(path)]
             else:
-                paths = [path for path in paths if not _TESTS.search(path, len(self.root))]
+                paths = [path for path in paths if not regular_files.PYTHON_TESTS.search(path, len(self.root))]
             self._words[syntax] = _Words(paths, self._texts, self._get_answers())
         return self._words[syntax]
 

@@ -126,7 +126,9 @@ class RunInputs(Frozen):
     dataset_file: DatasetFile | None = None
     """File that describes the data sets of the run, or None if the run reads none or the repository lacks it."""
     is_checked_elsewhere: bool = False
-    """True if all launches pass config files that are checked as runs of their own."""
+    """True if all launches pass config files that are checked as runs of their own, or if the run is reported as read
+    only in part.
+    """
     hidden_options: str = ""
     """Source of options that each launch may add but cfglint cannot see; empty if there is none."""
     find_refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None

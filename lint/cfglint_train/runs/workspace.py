@@ -72,6 +72,8 @@ class Workspace:
         self.documents = Documents(self.sources, self.forks.find_enclosing_copy, self._is_replaced)
         self.scripts = LaunchScripts(self.documents, self.repositories)
         self._configs: dict[str, list[Config]] = {}
+        self._partly_read: set[tuple[str, Route]] = set()
+        """Runs, by path and route, that are reported as read only in part."""
         self._templates: dict[tuple[str, Route], Template] = {}
         self._shared_output_dirs: SharedOutputDirs | None = None
         self._dataset_files: dict[str, DatasetFile | None] = {}
@@ -85,6 +87,7 @@ class Workspace:
         result.scripts = self.scripts.replace_files(result.documents, texts)
         result.repositories, result.forks = self.repositories, self.forks
         result._configs = {path: configs for path, configs in self._configs.items() if path not in texts}
+        result._partly_read = set(self._partly_read)
         return result
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:
@@ -167,7 +170,10 @@ class Workspace:
         training = [match for match in matches if match.role is None or include_idle]
         unread = [match for match in matches if self._is_reported_at_program(match.role, framework, document.path)]
         for match in unread:
-            self.documents.note_run(document, match.span, match.reason)
+            is_part = any(match.root == other.root for other in training) and bool(match.root)
+            self.documents.note_run(document, match.span, match.reason, is_part)
+            if is_part:
+                self._partly_read.add((document.path, match.root))
         if not training:
             if not unread:
                 self.documents.skip(document.path, matches[0].reason, document.source)
@@ -400,8 +406,8 @@ class Workspace:
                 previous_launches=self._find_previous_launches(main, launch),
                 dataset_file=self._find_dataset_file(main),
                 hidden_options=self.scripts.describe_hidden_options(main),
-                is_checked_elsewhere=bool(recipes)
-                and all(path and self.read_configs(path) for path in recipes.values()),
+                is_checked_elsewhere=(main.document.path, main.root) in self._partly_read
+                or (bool(recipes) and all(path and self.read_configs(path) for path in recipes.values())),
             )
         )
 

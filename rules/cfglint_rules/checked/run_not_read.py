@@ -9,6 +9,11 @@ Reports training runs that cfglint cannot read:
 - A command whose config file is known only when the script runs (`llamafactory-cli train $1`), unless the repository
   has files of that framework.
 
+A run of which cfglint reads only a part is checked for that part, and reported here instead of by CHK001:
+
+- A script creates its trainer in a method that nothing in the script calls.
+- A dictionary passes further settings (`SFTConfig(bf16=True, **settings)`).
+
 cfglint finds commands in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles,
 justfiles and YAML job files. It also reports notebooks whose code trains a model, because it reads only their commands.
 

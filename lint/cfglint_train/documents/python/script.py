@@ -60,8 +60,6 @@ class PythonScript(Document):
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
         self._nodes: dict[type[ast.AST], list[Any]] | None = None
-        self.modules: dict[str, PythonScript | None] = {}
-        """Modules of the repository that the script imports, by the name as imported; None if not found or parsed."""
         self.awaits_file = False
         """True if the script reads a settings file that only a launch names."""
         self.launches: tuple[tuple[str, ...], ...] = ()

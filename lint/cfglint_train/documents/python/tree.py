@@ -95,10 +95,24 @@ class Record(Mapping):
 
     `open` says why there may be more keys than the tree shows, so a missing key proves nothing. `sealed` says why
     no key can be added. Both are empty if the call states everything. `parts` are settings of other calls: they are
-    looked up like keys but are not keys of this call.
+    looked up like keys but are not keys of this call. `owner` is the class of the script of which the record is an
+    instance. `objects` are values of keys that are no nodes, such as classes and functions.
     """
 
-    __slots__ = ("assigned_keys", "call", "how", "implicit", "is_repeated", "level", "open", "parts", "sealed")
+    __slots__ = (
+        "assigned_keys",
+        "call",
+        "conditions",
+        "how",
+        "implicit",
+        "is_repeated",
+        "level",
+        "objects",
+        "open",
+        "owner",
+        "parts",
+        "sealed",
+    )
 
     def __init__(self, span: Span, entries: list[Entry], call: ast.Call | None = None, open_: str = "") -> None:
         """Store the entries and the call."""
@@ -116,10 +130,15 @@ class Record(Mapping):
         self.implicit = False
         # Number of undecided conditions around the code that created the record.
         self.level = 0
+        # Undecided conditions around the code that created the record, innermost last.
+        self.conditions: tuple[Step, ...] = ()
+        self.owner: Any = None
+        self.objects: dict[str, Any] = {}
 
     def put(self, entry: Entry) -> None:
         """Set a key, replacing an earlier entry."""
         self._index = None
+        self.objects.pop(entry.name or "", None)
         for position, present in enumerate(self.entries):
             if present.name == entry.name:
                 self.entries[position] = entry
@@ -129,4 +148,5 @@ class Record(Mapping):
     def drop(self, name: str) -> None:
         """Remove a key."""
         self._index = None
+        self.objects.pop(name, None)
         self.entries[:] = [entry for entry in self.entries if entry.name != name]

@@ -47,6 +47,25 @@ class Class(Frozen):
     scope: Scope
 
 
+class Foreign(Frozen):
+    """A class, a function or an instance of another module of the repository, with the walk over that module.
+
+    `name` is its full name as the script imports it, or empty.
+    """
+
+    walk: Any
+    value: Any
+    name: str = ""
+    how: tuple[Step, ...] = ()
+
+
+class Bases(Frozen):
+    """The object that `super()` returns in a method of the class `derived`."""
+
+    instance: Any
+    derived: Class
+
+
 class Partial(Frozen):
     """A `functools.partial` object: a callee with some of its arguments bound."""
 
@@ -82,11 +101,15 @@ class Argument(Frozen):
 
 
 class Arguments(Frozen):
-    """The arguments of a call. `is_complete` is false if `*` or `**` may add more."""
+    """The arguments of a call. `is_complete` is false if `*` or `**` may add more.
+
+    `is_assumed` is true if no call is known, so that the defaults of the parameters are assumed.
+    """
 
     positional: tuple[Any, ...] = ()
     keywords: Mapping[str, Argument] = {}
     is_complete: bool = True
+    is_assumed: bool = False
 
     def get(self, name: str) -> Any:
         """Return the value of a keyword argument, or None if it is absent."""
@@ -164,6 +187,8 @@ def mark_conditional(value: Any, step: Step) -> Any:
         return value
     if isinstance(value, External):
         return value if step in value.how else External(value.name, (*value.how, step))
+    if isinstance(value, Foreign):
+        return value if step in value.how else value._replace(how=(*value.how, step))
     return value
 
 

@@ -14,10 +14,11 @@ from cfglint_train.documents.python.class_variables import find_calls_by_variabl
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.modules import find_imports, find_module
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.foundation.regular_files import is_python_test
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.hf_scripts.model_sources import find_imported_source, is_passing, list_model_arguments
-from cfglint_train.frameworks.trainer_script.runs import list_packages
+from cfglint_train.frameworks.trainer_script.runs import list_imported_trainers, list_packages
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
@@ -58,21 +59,28 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
     A script that trains a causal language model but whose settings cannot be read is returned with the reason.
     """
-    if not isinstance(document, PythonDocument):
+    if not isinstance(document, PythonDocument) or is_python_test(document.path):
         return []
     from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
-    from cfglint_train.frameworks.trainer_script.runs import find_replacement, find_unreached_trainer, has_trainer
+    from cfglint_train.frameworks.trainer_script.runs import (
+        drop_repeated,
+        find_replacement,
+        find_unreached_trainer,
+        has_trainer,
+        list_derived_trainers,
+        list_gaps,
+    )
 
     modules = list_packages(document)
     is_training = not modules.isdisjoint(_TRAINING_PACKAGES) or _WRAPPED_LOOP.search(document.source) is not None
     if not is_training or not modules.isdisjoint(_OTHER_FRAMEWORKS):
         return []
-    if "trl" in modules and has_trainer(document, TRAINERS):
+    if "trl" in modules and has_trainer(document, (*TRAINERS, *list_derived_trainers(document, "trl", TRAINERS))):
         return []
     replacement = find_replacement(modules, "hf_scripts")
     if replacement is not None:
         return [RecognisedConfig((), _SCORE, f"{replacement} replaces the Trainer", "other")]
-    trainers = (*HF_TRAINERS, *_list_derived_trainers(document))
+    trainers = (*HF_TRAINERS, *list_derived_trainers(document, "transformers", HF_TRAINERS))
     if not has_trainer(document, trainers):
         return _recognise_other_training(document, modules)
     runs = _prepare_runs(document)
@@ -83,28 +91,13 @@ def recognise(document: Document) -> list[RecognisedConfig]:
             recognised._replace(reason=_IMPORTED_MODEL_REASON, role="handed")
             for recognised in find_unreached_trainer(document, trainers, _SCORE)
         ]
-    return [_recognise_run(document, number, recognised) for number, recognised in enumerate(runs)]
+    configs = [_recognise_run(document, number, run) for number, run in enumerate(runs)]
+    return drop_repeated([*configs, *list_gaps(runs, configs)])
 
 
 def _is_of_transformers(document: PythonDocument, name: str) -> bool:
     """Return whether a script imports a name from transformers."""
     return any(module.partition(".")[0] == "transformers" for module, _ in find_imports(document, name))
-
-
-def _list_derived_trainers(document: PythonDocument) -> list[str]:
-    """Return the imported classes that other modules of the repository derive from a transformers trainer."""
-    from cfglint_train.frameworks.trainer_script.class_sources import find_class, find_package_class
-    from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS
-
-    names = sorted(name for name in _list_imported_trainers(document) if document.find_calls(name))
-    sources = {name: find_class(document, ast.Name(name, ast.Load())) for name in names}
-    return [
-        name
-        for name, source in sources.items()
-        if source is not None
-        and source.definition is not None
-        and find_package_class(source, {"transformers": HF_TRAINERS})
-    ]
 
 
 def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -> RecognisedConfig:
@@ -125,7 +118,9 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     source = "" if is_causal or not (is_open or is_own) else _find_imported_model(document)
     if source:
         is_training, reason = True, f"its model comes from another module (`{source}`)"
-    if is_training and not run.refusal and (run.model_class or source):
+    # A model whose class cannot be determined is a language model if the script names such a class.
+    is_named = bool(run.model_class or source) or _CAUSAL_CLASS.search(document.source) is not None
+    if is_training and not run.refusal and is_named:
         return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
     if not is_training and is_open:
         return RecognisedConfig((number,), _SCORE, run.refusal or _IMPORTED_MODEL_REASON, "handed", run.span)
@@ -184,12 +179,10 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
     The model counts as a causal language model if its class shows that, in the script or in the module that builds the
     model, or if the script imports TRL, which is rarely used for other models.
     """
-    if os.path.basename(document.path).startswith("test_"):
-        return []
     from cfglint_train.frameworks.trainer_script.runs import explain_undetermined_trainer, find_trainer_calls
 
     is_in_sight = "trl" in modules or _has_causal_class(document)
-    trainer_names = _list_imported_trainers(document)
+    trainer_names = list_imported_trainers(document)
     for call in _filter_with_arguments(find_trainer_calls(document, trainer_names)):
         if is_in_sight or _find_imported_causal(document, list_model_arguments(call)):
             reason = f"its trainer (`{get_callee_name(call)}`) comes from another module"
@@ -270,17 +263,6 @@ def _is_loading_model(call: ast.Call) -> bool:
 
 def _is_causal_name(name: str) -> bool:
     return name.endswith(_CAUSAL_SUFFIXES) or name in _load_vision_classes()
-
-
-def _list_imported_trainers(document: PythonDocument) -> set[str]:
-    """Return the names of imported trainers; after `import *`, those that the script calls but does not define."""
-    names = [alias for node in document.list_nodes(ast.ImportFrom) for alias in node.names]
-    trainers = {alias.asname or alias.name for alias in names if "Trainer" in alias.name}
-    if any(alias.name == "*" for alias in names):
-        own_classes = {node.name for node in document.list_nodes(ast.ClassDef)}
-        callee_names = map(get_callee_name, document.list_nodes(ast.Call))
-        trainers |= {name for name in callee_names if name.endswith("Trainer") and name not in own_classes}
-    return trainers
 
 
 def _filter_with_arguments(calls: list[ast.Call]) -> list[ast.Call]:

@@ -6,12 +6,13 @@ import ast
 
 from cfglint_train.documents.document import MISSING, Node, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.instances import build_mapping
 from cfglint_train.documents.python.static.mappings import forget_keys
-from cfglint_train.documents.python.tree import Record, Value
-from cfglint_train.documents.python.values import Arguments, External
+from cfglint_train.documents.python.tree import Record, Step, Value
+from cfglint_train.documents.python.values import Arguments, External, ParsedOptions, format_option
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.classes import find_base_trainer
-from cfglint_train.frameworks.trainer_script.facts import get_class
+from cfglint_train.frameworks.trainer_script.facts import build_entry, get_class
 from cfglint_train.frameworks.trainer_script.line import HANDLERS as FROM_LINE
 from cfglint_train.frameworks.trainer_script.line import parse_arguments
 from cfglint_train.frameworks.trainer_script.names import DTYPES, ENUMERATIONS
@@ -118,7 +119,23 @@ def _set_attribute(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -
 def _get_attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
     """Handle `vars(arguments)`: return the attributes as a dictionary."""
     owner = arguments.positional[0] if arguments.positional else None
+    if isinstance(owner, ParsedOptions):
+        mapping = Record(evaluator.document.find_span(node), [])
+        for name, default in owner.defaults.items():
+            step = Step("option", owner.spellings.get(name) or format_option(name), default.span)
+            evaluator.put(mapping, build_entry(name, Value(default.span, default.value, (step, *default.how))))
+        return mapping
+    if isinstance(owner, Record) and owner.owner is not None:
+        return build_mapping(evaluator, owner, has_only_fields=False)
     return owner if isinstance(owner, Record) else None
+
+
+def _get_fields(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `dataclasses.asdict(config)`: return the fields as a dictionary."""
+    owner = arguments.positional[0] if arguments.positional else None
+    if not isinstance(owner, Record) or owner.owner is None:
+        return None
+    return build_mapping(evaluator, owner, has_only_fields=True)
 
 
 def _apply_setter(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
@@ -132,6 +149,7 @@ def _apply_setter(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: A
 HANDLERS: Final = {
     **FROM_LINE,
     "vars": _get_attributes,
+    "dataclasses.asdict": _get_fields,
     "setattr": _set_attribute,
     "dataclasses.field": _make_field,
     "peft.get_peft_model": _attach_adapter,

@@ -21,7 +21,7 @@ from cfglint_train.frameworks.trainer_script.class_sources import (
     find_package_class,
     walk_bases,
 )
-from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRAINERS, PACKAGE_TRAINERS
+from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, PACKAGE_TRAINERS
 
 _PACKAGE_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIG_CLASSES, "transformers": CONFIG_CLASSES}
 _TRAINER_WORD: Final = "Trainer"
@@ -32,14 +32,11 @@ _MAX_DEPTH: Final = 5
 
 
 def find_base_trainer(evaluator: Evaluator, name: str) -> str:
-    """Return the TRL or transformers trainer that a class is or derives from, or an empty string.
-
-    A trainer that another module of the repository derives counts only if it derives from the transformers Trainer.
-    """
+    """Return the TRL or transformers trainer that a class is or derives from, or an empty string."""
     original = _find_original(evaluator, name, PACKAGE_TRAINERS, _MAX_DEPTH)
     if original or _TRAINER_WORD not in name.rpartition(".")[2]:
         return original
-    return find_package_class(find_class_source(evaluator, name), {"transformers": HF_TRAINERS})
+    return find_package_class(find_class_source(evaluator, name), PACKAGE_TRAINERS)
 
 
 def find_class_source(evaluator: Evaluator, name: str) -> ClassSource | None:
@@ -80,6 +77,8 @@ def has_own_loss(evaluator: Evaluator, name: str) -> bool:
 def find_base_config(evaluator: Evaluator, name: str) -> str:
     """Return the TRL or transformers argument class that a class is or derives from, or an empty string."""
     config_class = _find_original(evaluator, name, _PACKAGE_CONFIGS, _MAX_DEPTH)
+    if not config_class and name:  # a class inside a function, whose base is imported there
+        config_class = find_package_class(find_class_source(evaluator, name), _PACKAGE_CONFIGS)
     return "" if is_patched(evaluator, config_class) else config_class
 
 
@@ -93,7 +92,7 @@ def _find_original(evaluator: Evaluator, name: str, package_classes: Mapping[str
     if module:
         if package_classes is not _PACKAGE_CONFIGS or module.partition(".")[0] in package_classes:
             return last if last in package_classes.get(module.partition(".")[0], ()) else ""
-        # Another module of the repository may derive an argument class. Nothing is known about a trainer from there.
+        # Another module of the repository may derive an argument class.
         return find_package_class(find_imported_class(evaluator.document, name), package_classes)
     owner = evaluator.module.names.get(last) or _find_inner_class(evaluator, last)
     if not isinstance(owner, Class) or not depth:

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
+from cfglint_train.documents.python.static.instances import find_method, imagine_instance
 from cfglint_train.documents.python.static.modules import find_imports
-from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.documents.python.static.walk import Walk
+from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
-from cfglint_train.documents.python.values import Class, Function
-from cfglint_train.foundation.typed import Any
+from cfglint_train.documents.python.values import Arguments, Class, Function
+from cfglint_train.foundation.typed import Any, Final
+
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def build_entry(name: str, node: Node, place: Span | None = None) -> Entry:
@@ -57,6 +61,68 @@ def find_uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Itera
             calls = (inner for inner in ast.walk(value.node) if isinstance(inner, ast.Call))
             if any(makes(get_callee_name(call)) for call in calls):
                 yield value
+
+
+def enter_uncalled(evaluator: Walk, makes: Callable[[str], object]) -> None:
+    """Enter the functions and methods that lead to a call of interest and that the walk has not entered.
+
+    Those that no other of them calls come first. `makes` receives the name of the called function and decides whether
+    the call is of interest.
+    """
+    owners = _list_definitions(evaluator)
+    callees = {
+        node: {get_callee_name(call) for call in ast.walk(node) if isinstance(call, ast.Call)} for node in owners
+    }
+    direct = [node for node in owners if any(map(makes, callees[node] | _list_trainer_names(node)))]
+    leading = list(direct)
+    for node in leading:  # grows
+        names = {node.name, getattr(owners[node], "name", "")} if node.name == "__init__" else {node.name}
+        leading += [other for other in owners if other not in leading and not names.isdisjoint(callees[other])]
+    roots = [node for node in leading if not any(node.name in callees[other] for other in leading if other is not node)]
+    instances: dict[int, Record] = {}
+    for node in (*sorted(roots, key=lambda node: node.lineno), *sorted(direct, key=lambda node: node.lineno)):
+        if id(node) not in evaluator.entered_functions:
+            _enter(evaluator, node, owners[node], instances)
+
+
+def _list_trainer_names(node: ast.AST) -> set[str]:
+    """Return the names of trainers that a function mentions, such as in `trainer_class = SFTTrainer`."""
+    return {name for inner in ast.walk(node) if "Trainer" in (name := get_last_name(inner))}
+
+
+def _list_definitions(evaluator: Evaluator) -> dict[ast.FunctionDef | ast.AsyncFunctionDef, Function | Class]:
+    """Return the module's functions and the methods of its classes, each with its function or its class."""
+    owners: dict[ast.FunctionDef | ast.AsyncFunctionDef, Function | Class] = {}
+    for value in list(evaluator.module.names.values()):
+        if isinstance(value, Function) and not isinstance(value.node, ast.Lambda):
+            owners[value.node] = value
+        elif isinstance(value, Class):
+            owners.update({item: value for item in value.node.body if isinstance(item, _FUNCTIONS)})
+    return owners
+
+
+def _enter(
+    evaluator: Walk,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    owner: Function | Class,
+    instances: dict[int, Record],
+) -> None:
+    """Enter a function, or a method of an imagined instance, with unknown arguments."""
+    arguments = Arguments(is_complete=False, is_assumed=True)
+    if isinstance(owner, Function):
+        evaluator.try_call(owner, arguments, node)
+        return
+    try:
+        if id(owner.node) not in instances:
+            instances[id(owner.node)] = imagine_instance(evaluator, owner)
+        method = find_method(evaluator, owner, node.name, instances[id(owner.node)])
+    except (BudgetError, RecursionError):
+        evaluator.is_exhausted = True
+        return
+    if method is not None and id(node) not in evaluator.entered_functions:
+        before = len(evaluator.records)
+        evaluator.try_call(method, arguments, node)
+        evaluator.imagined_calls.update(map(id, evaluator.records[before:]))
 
 
 def count_targets(document: PythonScript, node: ast.Call) -> int:

@@ -18,6 +18,7 @@ from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import MISSING, Entry, Sequence, Span, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.mappings import merge_mapping
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, Value
@@ -104,7 +105,7 @@ class LaunchedWalk(Walk):
     def build_options(self, node: ast.expr) -> ParsedOptions:
         """Return the options as in the base class, with the values that the launch passes."""
         options = super().build_options(node)
-        options.defaults.update(self.option_values)
+        options.defaults.update(self.option_values if self.is_program else {})
         return options
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
@@ -237,12 +238,12 @@ def get_torch_member(evaluator: Evaluator, node: ast.Call, arguments: Arguments)
 
 
 def make_mapping(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record | None:
-    """Handle `dict(revision=model_args.model_revision)`."""
-    if arguments.positional:
-        return None
+    """Handle `dict(revision=model_args.model_revision)` and `dict(settings, bf16=True)`."""
     record = Record(evaluator.document.find_span(node), [], open_="" if arguments.is_complete else "** adds keys")
     record.sealed = "it is a dictionary"
     record.level = len(evaluator.open_conditions)
+    for mapping in arguments.positional:
+        merge_mapping(evaluator, record, mapping, node)
     expressions = {keyword.arg: keyword.value for keyword in node.keywords}
     for name, argument in arguments.keywords.items():
         value = evaluator.build_node(argument.value, expressions.get(name, node))
@@ -306,7 +307,7 @@ def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_tr
     recipe = line.values.get("config")
     if isinstance(recipe, str):
         run.parts[RECIPE] = build_fact("config", Value(source.span, recipe))
-    for name in (_list_settings() if is_trl_trainer else list_hf_trainer_settings()) - _MODEL_SETTINGS | passed_names:
+    for name in list_settings(is_trl_trainer) | passed_names:
         present = run.parts.get(name)
         if present is not None and present.entry is not None and name not in passed_names:
             continue
@@ -335,8 +336,13 @@ def list_hf_trainer_settings() -> frozenset[str]:
     return frozenset(name for name, fact in facts if fact is not None and fact.package == "transformers") | _REDECLARED
 
 
+def list_settings(is_trl_trainer: bool) -> frozenset[str]:
+    """Return the settings of the argument class of a trainer: TRL's trainers, or those of the HF Trainer."""
+    return (_list_trl_settings() if is_trl_trainer else list_hf_trainer_settings()) - _MODEL_SETTINGS
+
+
 @cache
-def _list_settings() -> frozenset[str]:
+def _list_trl_settings() -> frozenset[str]:
     """Return the settings that a command line may pass to any trainer.
 
     The list covers the oldest, the middle and the newest release, and `use_liger`, which only SFT of 0.12 to 0.18 had.

@@ -19,7 +19,7 @@ from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
 from cfglint_train.documents.python.syntax import get_callee_name
-from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
+from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, resolve_constant
@@ -32,8 +32,8 @@ from cfglint_train.frameworks.trainer_script.classes import (
 from cfglint_train.frameworks.trainer_script.facts import (
     build_entry,
     build_fact,
+    enter_uncalled,
     find_field_default,
-    find_uncalled,
     get_class,
     get_text,
 )
@@ -44,6 +44,7 @@ from cfglint_train.frameworks.trainer_script.line import (
     apply_command_line,
     get_line_mark,
     list_hf_trainer_settings,
+    list_settings,
 )
 from cfglint_train.frameworks.trainer_script.names import (
     ADAPTER,
@@ -77,6 +78,8 @@ class ScriptSettings(Record):
         "config_class",
         "defaults",
         "entry",
+        "gap",
+        "gap_span",
         "is_hf_trainer",
         "is_unread_command_line",
         "launch",
@@ -90,6 +93,9 @@ class ScriptSettings(Record):
         super().__init__(span, [])
         self.trainer = trainer
         self.refusal = ""
+        self.gap = ""
+        """Reason why only a part of the run can be checked, or empty."""
+        self.gap_span = span
         self.config_class = ""
         """TRL or transformers class of its config object, or of that class's base; empty if there is none."""
         self.is_unread_command_line = False
@@ -105,7 +111,7 @@ class ScriptSettings(Record):
         self.computes_loss = False
         """True if the script's own trainer class overrides the loss computation."""
         self.model_class = ""
-        """Class whose `from_pretrained` loads the model; empty if the model is created in another way."""
+        """Class of the model; empty if it cannot be determined."""
         self.defaults: dict[str, Any] = {}
         """Defaults of the classes that the script uses, if they differ from TRL's own."""
 
@@ -155,10 +161,7 @@ def _walk_script(
     trainers = _find_trainers(evaluator, is_hf_trainer)
     if not trainers:
         trainer_names = HF_TRAINERS if is_hf_trainer else TRAINERS
-        for function in find_uncalled(
-            evaluator, lambda name: find_base_trainer(evaluator, name) or name in trainer_names
-        ):
-            evaluator.enter_function(function)
+        enter_uncalled(evaluator, lambda name: find_base_trainer(evaluator, name) or name in trainer_names)
         trainers = _find_trainers(evaluator, is_hf_trainer)
     document.awaits_file = document.awaits_file or evaluator.awaits_file
     if isinstance(evaluator, SampleWalk):
@@ -211,6 +214,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
                 run.entries.append(entry)
         run.parts.update(own_fields)
     run.refusal = _explain_refusal(evaluator, trainer_call, source, arguments)
+    run.gap, run.gap_span = _explain_gap(evaluator, trainer_call, source)
     run.is_unread_command_line = run.refusal == _PARSER_REFUSAL
     config_class = run.config_class = "" if source is None else find_base_config(evaluator, get_class(source))
     if config_class == "Seq2SeqTrainingArguments":
@@ -233,6 +237,10 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.computes_loss = has_own_loss(evaluator, get_class(trainer_call))
     if source is not None and source.open == PARSED_REASON:
         apply_command_line(run, source, evaluator.command_line, bool(run.trainer))
+    elif source is not None and source.open:
+        run.open = source.open
+        _mark_hidden(run, source, list_settings(bool(run.trainer)) - run.index.keys())
+    _forget_excluded(evaluator, run, trainer_call.conditions)
     resolved = prune_tree(run)
     if resolved is None:
         run.refusal = "its settings are nested too deeply"
@@ -263,17 +271,52 @@ def _is_never_evaluated(evaluator: Evaluator, run: ScriptSettings, trainer_call:
     return is_fixed and not is_none and not is_choice
 
 
+def _forget_excluded(evaluator: Evaluator, run: ScriptSettings, conditions: tuple[Step, ...]) -> None:
+    """Mark values as unknown if they depend on a condition that cannot hold where the trainer is created."""
+
+    def forget(entry: Entry) -> Entry:
+        steps = [step for step in getattr(entry.value, "how", ()) if step.kind == "depends"]
+        excluded = next(
+            (step for step in steps if any(_is_excluded(evaluator, step, held) for held in conditions)), None
+        )
+        return entry if excluded is None else Entry(entry.key, Value(entry.value.span, Unknown(excluded.text)))
+
+    if not conditions:
+        return
+    for entry in list(run.entries):
+        run.put(forget(entry))
+    for name, part in run.parts.items():
+        if part.entry is not None:
+            run.parts[name] = OtherCallSetting(part.record, part.name, forget(part.entry))
+
+
+def _is_excluded(evaluator: Evaluator, step: Step, held: Step) -> bool:
+    """Return whether a condition (`mode == "a"`) cannot hold together with another (`mode in ("b", "c")`)."""
+    (name, values), (held_name, held_values) = (_parse_condition(evaluator, item) for item in (step, held))
+    return bool(name) and name == held_name and values.isdisjoint(held_values)
+
+
+def _parse_condition(evaluator: Evaluator, step: Step) -> tuple[str, frozenset[Any]]:
+    """Return the expression that a condition compares with constants, and the constants; empty for other conditions."""
+    try:
+        test = ast.parse(evaluator.document.get_text(step.span), mode="eval").body
+        compared = test if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
+        if compared is None or not isinstance(compared.ops[0], (ast.Eq, ast.In)):
+            return "", frozenset()
+        constant = ast.literal_eval(compared.comparators[0])
+        values = constant if isinstance(compared.ops[0], ast.In) else (constant,)
+        return ast.unparse(compared.left), frozenset(values)
+    except (SyntaxError, ValueError, TypeError):
+        return "", frozenset()
+
+
 _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
 
 
 def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record | None, arguments: Node | None) -> str:
     """Return the reason why the settings of a run cannot be determined, or an empty string."""
     place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
-    # `**data_module` of a transformers trainer holds the data, if the model and the arguments are passed by name.
-    is_complete = arguments is not None and trainer_call.get("model") is not None
-    is_complete = is_complete and find_base_trainer(evaluator, get_class(trainer_call)) in HF_TRAINERS
-    is_open = trainer_call.open and not is_complete
-    if is_open or trainer_call.implicit:
+    if (trainer_call.open and arguments is None) or trainer_call.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
     if source is None:
         is_stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)
@@ -285,9 +328,21 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
         trainer = "" if get_class(source) else TRAINERS.get(find_base_trainer(evaluator, get_class(trainer_call)), "")
         return "" if trainer or find_base_config(evaluator, get_class(source)) else _PARSER_REFUSAL
     has_positional = "." not in get_class(source) and source.call is not None and source.call.args
-    if source.open or source.implicit or has_positional or not find_base_config(evaluator, get_class(source)):
+    has_settings = any(entry.name is not None and not entry.name.startswith("_") for entry in source.entries)
+    is_hidden = source.implicit or bool(source.open and not has_settings)
+    if is_hidden or has_positional or not find_base_config(evaluator, get_class(source)):
         return f"the `args` of its trainer ({place}) cannot be determined without running it"
     return ""
+
+
+def _explain_gap(evaluator: Evaluator, trainer_call: Record, source: Record | None) -> tuple[str, Span]:
+    """Return the reason why only a part of a run can be checked, or an empty string, and the place of the call."""
+    if id(trainer_call) in evaluator.imagined_calls and trainer_call.call is not None:
+        return f"no call that can be followed makes its `{get_callee_name(trainer_call.call)}`", trainer_call.span
+    if source is not None and source.open and source.open != PARSED_REASON:
+        place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
+        return f"the `args` of its trainer ({place}) cannot be determined without running it", source.span
+    return "", trainer_call.span
 
 
 def _get_arguments(trainer_call: Record) -> Node | None:
@@ -322,6 +377,10 @@ def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCal
 # --- its model -------------------------------------------------------------------------------------------------------
 
 
+_MODEL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel")
+"""Suffixes of the classes that a script may also call to create a language model with new weights."""
+
+
 def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
     """Return the record that holds the model's loading arguments, and add the facts about the model to the parts.
 
@@ -333,9 +392,12 @@ def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
         return None
     node = entry.value
     if isinstance(node, Record):
-        if node.get("_FACTORY_") is not None and get_text(node, "_FACTORY_") == "from_pretrained":
-            run.parts["_LOADED_"] = OtherCallSetting(node, "", Entry(entry.key, Value(entry.key.span, "script")))
+        is_loaded = get_text(node, "_FACTORY_") == "from_pretrained"
+        is_certain = node.call is not None or not any(step.kind == "depends" for step in node.how)
+        if get_class(node).endswith(_MODEL_SUFFIXES) or (is_loaded and is_certain):
             run.model_class = get_class(node)
+        if is_loaded:
+            run.parts["_LOADED_"] = OtherCallSetting(node, "", Entry(entry.key, Value(entry.key.span, "script")))
             return node
     elif isinstance(node, Value) and isinstance(node.value, (str, CommandLineSetting)):
         run.parts["model_name_or_path"] = OtherCallSetting(trainer_call, "model", entry)
@@ -380,6 +442,9 @@ def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
     for name in (*MODEL_ARGUMENTS.values(), *QUANTIZATION_ARGUMENTS.values(), *LORA_ARGUMENTS.values(), "use_peft"):
         run.parts.setdefault(name, OtherCallSetting(None, name))
     reference = trainer_call.get("ref_model")
+    if trainer_call.open:
+        _mark_hidden(run, trainer_call, () if trainer_call.get("peft_config") is not None else ("use_peft",))
+        _mark_hidden(run, trainer_call, () if reference is not None else ("_REFERENCE_",))
     if reference is not None:
         run.parts["_REFERENCE_"] = OtherCallSetting(
             trainer_call, "ref_model", Entry(reference.key, _find_reference(reference.value))
@@ -431,10 +496,10 @@ def _mark_conditional(entry: Entry, source: Record) -> Entry:
 
 def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> None:
     """Mark settings as unknown if the script may set them in a way that cfglint cannot read."""
+    place = Span(source.span.start, source.span.start)
     for name in names:
         part = run.parts.get(name)
         if part is None or part.entry is None:
-            place = Span(source.span.start, source.span.start)
             run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(place, Unknown(source.open))))
 
 

@@ -10,6 +10,7 @@ from cfglint_train.documents.python.class_variables import find_calls_by_variabl
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.python.tree import Record, Value
+from cfglint_train.foundation.regular_files import is_python_test
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.lens import Config
@@ -32,9 +33,10 @@ def recognise_scripts(document: Document) -> list[RecognisedConfig]:
     """
     assert isinstance(document, PythonDocument)
     modules = list_packages(document)
-    if "trl" not in modules or "olmo_core" in modules:
+    if "trl" not in modules or "olmo_core" in modules or is_python_test(document.path):
         return []
-    if not has_trainer(document, TRAINERS):
+    trainers = (*TRAINERS, *list_derived_trainers(document, "trl", TRAINERS))
+    if not has_trainer(document, trainers):
         other_trainer = _find_other_trainer(document)
         if not other_trainer:
             return []
@@ -52,11 +54,27 @@ def recognise_scripts(document: Document) -> list[RecognisedConfig]:
         return [RecognisedConfig((), 60, f"{replacement} replaces TRL's trainers", "other")]
     runs = show_runs(document)
     if not runs:
-        return find_unreached_trainer(document, TRAINERS, 60)
-    return [
+        return find_unreached_trainer(document, trainers, 60)
+    configs = [
         RecognisedConfig((number,), 60, run.refusal or "it creates a TRL trainer", get_role(run), run.span)
         for number, run in enumerate(runs)
     ]
+    return drop_repeated([*configs, *list_gaps(runs, configs)])
+
+
+def list_gaps(runs: Iterable[ScriptSettings], configs: Iterable[RecognisedConfig]) -> list[RecognisedConfig]:
+    """Return an unread config for each run that is read, but of which only a part can be checked."""
+    return [
+        RecognisedConfig(config.root, config.score, run.gap, "unread", run.gap_span)
+        for run, config in zip(runs, configs)
+        if config.role is None and run.gap
+    ]
+
+
+def drop_repeated(configs: list[RecognisedConfig]) -> list[RecognisedConfig]:
+    """Return the configs without further ones that cannot be read because of the same call."""
+    unread = {config.span: config for config in reversed(configs) if config.role is not None}
+    return [config for config in configs if config.role is None or unread[config.span] is config]
 
 
 def get_role(run: ScriptSettings) -> str | None:
@@ -91,6 +109,34 @@ def explain_undetermined_trainer(document: PythonDocument, call: ast.Call) -> st
 def list_packages(document: PythonDocument) -> set[str]:
     """Return the top-level packages that a script imports."""
     return {name.partition(".")[0] for name in document.list_imports()}
+
+
+def list_derived_trainers(document: PythonDocument, package: str, trainers: Collection[str]) -> list[str]:
+    """Return the imported classes that other modules of the repository derive from a package's trainers."""
+    import ast
+
+    from cfglint_train.frameworks.trainer_script.class_sources import find_class, find_package_class
+
+    names = sorted(name for name in list_imported_trainers(document) - {*trainers} if document.find_calls(name))
+    sources = {name: find_class(document, ast.Name(name, ast.Load())) for name in names}
+    return [
+        name
+        for name, source in sources.items()
+        if source is not None and source.definition is not None and find_package_class(source, {package: trainers})
+    ]
+
+
+def list_imported_trainers(document: PythonDocument) -> set[str]:
+    """Return the names of imported trainers; after `import *`, those that the script calls but does not define."""
+    import ast
+
+    names = [alias for node in document.list_nodes(ast.ImportFrom) for alias in node.names]
+    trainers = {alias.asname or alias.name for alias in names if "Trainer" in alias.name}
+    if any(alias.name == "*" for alias in names):
+        own_classes = {node.name for node in document.list_nodes(ast.ClassDef)}
+        callee_names = map(get_callee_name, document.list_nodes(ast.Call))
+        trainers |= {name for name in callee_names if name.endswith("Trainer") and name not in own_classes}
+    return trainers
 
 
 def find_replacement(modules: set[str], framework: str) -> str | None:

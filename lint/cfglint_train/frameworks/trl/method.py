@@ -158,6 +158,11 @@ def has_bf16_default(config: Config) -> bool:
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
+    for key in ("use_cpu", "no_cuda"):
+        if config.get(key) is True:  # a CPU may have no 16-bit format
+            yield "precision.compute", None, config.get_origin(key)
+            yield "precision.autocast", None, config.get_origin(key)
+            return
     bf16, fp16 = _read_half_formats(config)
     origin = find_origin(config, *(("fp16", "bf16") if fp16 and not bf16 else ("bf16", "fp16")))
     if bf16 is None or fp16 is None:

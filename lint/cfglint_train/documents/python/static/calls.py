@@ -7,19 +7,28 @@ import ast
 from cfglint_train.documents.document import Entry, Node, Scalar, Sequence, Span, Unknown
 from cfglint_train.documents.python.static import mappings, settings_files
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.imported import call_foreign
+from cfglint_train.documents.python.static.instances import (
+    create_instance,
+    find_attribute,
+    find_base_method,
+)
 from cfglint_train.documents.python.static.names import evaluate_attribute
 from cfglint_train.documents.python.static.standard import FUNCTIONS, TRANSPARENT, compute_builtin
 from cfglint_train.documents.python.tree import Record, Step, Value
 from cfglint_train.documents.python.values import (
     Argument,
     Arguments,
+    Bases,
     Class,
     External,
     FileText,
+    Foreign,
     Function,
     ParsedOptions,
     Partial,
     Scope,
+    drop_targets,
     mark_conditional,
     merge_arguments,
 )
@@ -31,10 +40,16 @@ MAX_CALLS: Final = 16
 def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
     """Return the result of a call expression."""
     function = node.func
+    if isinstance(function, ast.Name) and function.id == "super":
+        return scope.find("super()") or evaluator.build_opaque(node)
     if isinstance(function, ast.Attribute):
         owner = evaluator.evaluate(function.value, scope)
         if isinstance(owner, FileText) and function.attr in ("read", "readlines"):
             return owner
+        if isinstance(owner, Bases):
+            method = find_base_method(evaluator, owner, function.attr)
+            arguments = _evaluate_arguments(evaluator, node, scope)
+            return evaluator.build_opaque(node) if method is None else apply_call(evaluator, method, arguments, node)
         if isinstance(owner, (Record, Value, Sequence)) or (
             isinstance(owner, External) and owner.name.startswith("argparse")
         ):
@@ -70,7 +85,8 @@ def _evaluate_arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> A
         elif isinstance(value, Record):
             evaluator.spend_steps(len(value.entries))
             for entry in value.entries:
-                keywords.setdefault(entry.name or "", Argument(entry.value, entry.key.span))
+                name = entry.name or ""
+                keywords.setdefault(name, Argument(value.objects.get(name, entry.value), entry.key.span))
             complete = complete and not value.open
         else:
             complete = False
@@ -93,7 +109,11 @@ def apply_call(evaluator: Evaluator, target: Any, arguments: Arguments, node: as
     if not isinstance(node, ast.Call):
         return None
     if isinstance(target, Class):
-        return _create_instance(evaluator, target, arguments, node)
+        return create_instance(evaluator, target, arguments, node)
+    if isinstance(target, Foreign):
+        _forget_changed_keys(evaluator, External(target.name), arguments, node)
+        result = call_foreign(evaluator, target, arguments, node)
+        return evaluator.build_opaque(node) if result is None else result
     if isinstance(target, External):
         return _call_library(evaluator, target, arguments, node)
     return evaluator.build_opaque(node)
@@ -101,18 +121,21 @@ def apply_call(evaluator: Evaluator, target: Any, arguments: Arguments, node: as
 
 def _enter_function(evaluator: Evaluator, function: Function, arguments: Arguments) -> Any:
     node = function.node
-    if evaluator.call_depth >= MAX_CALLS:
+    is_recursive = function.owner is not None and id(node) in evaluator.active_functions
+    if evaluator.call_depth >= MAX_CALLS or is_recursive:
         return None
     scope = Scope(function.scope, len(evaluator.open_conditions))
     _bind_parameters(evaluator, function, arguments, scope)
     evaluator.entered_functions.add(id(node))
     evaluator.call_depth += 1
+    evaluator.active_functions.append(id(node))
     try:
         if isinstance(node, ast.Lambda):
             return evaluator.evaluate(node.body, scope)
         stop = evaluator.walk_block(node.body, scope)
     finally:
         evaluator.call_depth -= 1
+        evaluator.active_functions.pop()
     if stop is not None and stop.returns:
         value = stop.value
         for _, step in scope.conditional_returns:
@@ -140,11 +163,20 @@ def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Argume
             scope.names[name] = value
         elif name in defaults and arguments.is_complete:
             scope.names[name] = evaluator.evaluate(defaults[name], function.scope)
+        elif name in defaults and arguments.is_assumed and not _is_none(defaults[name]):
+            default = evaluator.evaluate(defaults[name], function.scope)
+            scope.names[name] = mark_conditional(
+                drop_targets(default), evaluator.build_condition(f"the default of `{name}`", defaults[name])
+            )
         else:
             start = evaluator.document.find_span(parameter).start  # type: ignore[arg-type]
             scope.names[name] = Value(Span(start, start + len(name.encode())), Unknown(f"the argument {name}"))
     if arguments.is_complete:
         _bind_variadic(evaluator, function, arguments, scope)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
@@ -166,26 +198,6 @@ def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Argument
             elif name not in bound:
                 record.open = f"`{name}` is not a value"
         scope.names[parameters.kwarg.arg] = record
-
-
-def _create_instance(evaluator: Evaluator, owner: Class, arguments: Arguments, node: ast.Call) -> Record:
-    """Return a record of a new instance of a class of the script.
-
-    Attributes that the class's methods set on `self` are unknown. Keys that they set on other objects become unknown in
-    the records passed as arguments.
-    """
-    shape = evaluator.get_shape(owner.node)
-    record = evaluator.build_record(node, owner.node.name, arguments, shape.fields)
-    for value in (*arguments.positional, *(argument.value for argument in arguments.keywords.values())):
-        if isinstance(value, Record):
-            stored = [entry.name for entry in value.entries if entry.name in shape.stored_keys]
-            mappings.alter_attributes(evaluator, value, [name for name in stored if name is not None], node)
-    evaluator.spend_steps(len(shape.self_attributes))
-    for name in shape.self_attributes:
-        key = Scalar(evaluator.document.find_span(node), name, value=name)
-        evaluator.put(record, Entry(key, evaluator.build_unknown(node, f"{owner.node.name} sets {name} itself")))
-    record.sealed = record.sealed or "it is an object of the script's own class"
-    return record
 
 
 def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> Any:
@@ -213,9 +225,6 @@ def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, 
         fields = evaluator.fields.get(parts[-1], ())
         _forget_changed_keys(evaluator, target, arguments, node)
         return evaluator.build_record(node, ".".join(parts[:-1]), arguments, fields, factory=parts[-1], how=target.how)
-    loaded = evaluator.call_module_function(target, arguments, node)
-    if loaded is not None:
-        return loaded
     _forget_changed_keys(evaluator, target, arguments, node)
     return evaluator.build_opaque(node)
 
@@ -230,6 +239,10 @@ def _forget_changed_keys(evaluator: Evaluator, target: External, arguments: Argu
 
 
 def _call_method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, arguments: Arguments) -> Any:
+    if isinstance(owner, Record):
+        member = find_attribute(evaluator, owner, name) if owner.owner is not None else owner.objects.get(name)
+        if member is not None:
+            return apply_call(evaluator, member, arguments, node)
     if name == "parse_args":
         return evaluator.build_options(node)
     if name == "parse_known_args":
@@ -250,8 +263,8 @@ def _call_method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, ar
             return evaluator.copy_record(owner)
         if name in ("copy", "merge") or name.startswith("with_"):
             return owner
-        if name == "get" and owner.call is None and not owner.implicit:
-            return mappings.get_key(evaluator, node, owner, arguments)
+        if name == "get":
+            return mappings.read_key(evaluator, node, owner, arguments)
         if name in mappings.METHODS:
             return mappings.apply_method(evaluator, node, owner, name, arguments)
         class_entry = owner.get("_CLASS_")

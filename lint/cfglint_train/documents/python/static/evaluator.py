@@ -20,6 +20,7 @@ from cfglint_train.documents.python.values import (
     ParsedOptions,
     Scope,
     can_reach,
+    is_conditional,
     mark_conditional,
 )
 from cfglint_train.foundation.frozen import Frozen
@@ -52,6 +53,10 @@ def _find_no_constant(_: str) -> Any:
     return MISSING
 
 
+def _is_none(node: Node) -> bool:
+    return isinstance(node, Value) and node.value is None
+
+
 class Evaluator:
     """The state of a walk over one script. A framework defines the meaning of calls to its library.
 
@@ -73,6 +78,8 @@ class Evaluator:
         """Store the script and the framework's handlers."""
         self.document = document
         self.handlers = handlers
+        self.libraries = frozenset(name.partition(".")[0] for name in handlers)
+        """Packages whose names have a meaning of their own, even if the repository contains their source."""
         self.methods = methods
         self.fields = fields
         self.constant = constant
@@ -81,6 +88,8 @@ class Evaluator:
         """All records, in the order in which their calls were evaluated."""
         self.entered_functions: set[int] = set()
         """`id()` of every function definition that was entered."""
+        self.active_functions: list[int] = []
+        """`id()` of every function definition that is being called, outermost first."""
         self.is_exhausted = False
         """True if the budget ran out, so that later code may change the values read so far."""
         self.open_conditions: list[Step] = []
@@ -97,8 +106,18 @@ class Evaluator:
         """Words of the launch after the script's path; empty if no launch is known."""
         self.awaits_file = False
         """True if the script reads a settings file that only a launch names."""
-        self.name = "__main__"
-        """Value of `__name__`: the script is started, not imported."""
+        self.imagined_calls: set[int] = set()
+        """`id()` of each record that a method of an imagined instance creates."""
+        self.is_program = True
+        """False for a module that the script imports."""
+        self.imported: dict[str, Any] = {}
+        """Values of other modules, by the full name as this module imports them; None if there is no such value."""
+        self.module_walks: dict[str, Any] = {}
+        """Walks over modules of the repository, by name and by path; shared by all of them."""
+        self.received: dict[int, Any] = {}
+        """Values of other modules with their copies in this one, by the `id()` of the former."""
+        self.expressions: list[ast.expr] = []
+        """Expressions that other modules evaluate in this one; the list keeps their `id()` unique."""
         self.declared_options: dict[str, Value] | None = None
         """Options that the script declares, or None until they are requested."""
         self.option_spellings: dict[str, str] = {}
@@ -106,6 +125,10 @@ class Evaluator:
         self._steps_left = min(MAX_STEPS, _FIRST_STEPS + _STEPS_PER_BYTE * len(document.source))
         self._record_by_call: dict[int, Record] = {}
         self._shapes: dict[int, Shape] = {}
+
+    def run(self) -> None:
+        """Walk the whole module."""
+        raise NotImplementedError
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
         """Return the value of an expression."""
@@ -123,19 +146,15 @@ class Evaluator:
         """Return the namespace that argparse produces if no option is passed."""
         raise NotImplementedError
 
+    def build_walk(self, document: PythonScript) -> Evaluator:
+        """Return a walk of the same kind over another module, which has not run yet."""
+        raise NotImplementedError
+
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
         """Return the attributes that a function of another module may set on an argument, or None if it may set any.
 
         `argument` is the argument's index or name.
         """
-        raise NotImplementedError
-
-    def read_module_value(self, target: External, span: Span) -> Any:
-        """Return a constant of another module of the repository as the value at `span`, or None for any other name."""
-        raise NotImplementedError
-
-    def call_module_function(self, target: External, arguments: Arguments, node: ast.Call) -> Any:
-        """Return the settings that a function of another module of the repository reads from a file, or None."""
         raise NotImplementedError
 
     def spend_steps(self, steps: int = 1) -> None:
@@ -210,11 +229,28 @@ class Evaluator:
         if len(self.open_conditions) > record.level:
             step = self.open_conditions[-1]
             present = record.get(name)
+            if record.owner is not None and (present is None or _is_none(present.value)):
+                self.put(record, Entry(Scalar(key, name, value=name), mark_conditional(node, step)))
+                self.keep_object(record, name, value)
+                return
+            if present is not None and record.owner is not None and is_conditional(present.value):
+                value = self.build_unknown(expression)
+                self.put(record, Entry(present.key, mark_conditional(value, step)))
+                return
             if present is not None:
                 self.put(record, Entry(present.key, mark_conditional(present.value, step)))
                 return
             node = Value(self.document.find_span(expression), Unknown(f"set under a condition ({step.text})"), (step,))
+            value = node
         self.put(record, Entry(Scalar(key, name, value=name), node))
+        self.keep_object(record, name, value)
+
+    def keep_object(self, record: Record, name: str, value: Any) -> None:
+        """Keep the value of a key of a record that cannot be a node of the tree, such as a class."""
+        present = record.get(name)
+        plain = present.value.value if present is not None and isinstance(present.value, Value) else None
+        if isinstance(plain, Unknown) and not isinstance(value, Node) and value is not None:
+            record.objects[name] = value
 
     def record_patch(self, owner: External, name: str) -> None:
         """Record that the script replaces a class of a module, or a special method of a class.
@@ -255,12 +291,14 @@ class Evaluator:
         record = Record(self.document.find_span(node), [], node)
         record.how = how
         record.level = len(self.open_conditions)
+        record.conditions = tuple(self.open_conditions)
         self.put(record, Entry(Scalar(span, "_CLASS_", value="_CLASS_"), Value(span, name)))
         if factory:
             self.put(record, Entry(Scalar(span, "_FACTORY_", value="_FACTORY_"), Value(span, factory, how)))
         for field, value, item in zip(fields, arguments.positional, node.args):
             start = self.document.find_span(item).start
             self.put(record, Entry(Scalar(Span(start, start), field, value=field), self.build_node(value, item)))
+            self.keep_object(record, field, value)
         expressions = {keyword.arg: keyword.value for keyword in node.keywords}
         for field, argument in arguments.keywords.items():
             expression = expressions.get(field)
@@ -268,6 +306,7 @@ class Evaluator:
             if not isinstance(entry, Node):
                 entry = self.build_unknown(node)
             self.put(record, Entry(Scalar(argument.key, field, value=field), entry))
+            self.keep_object(record, field, argument.value)
         if not arguments.is_complete:
             record.open = "* or ** adds arguments"
         first_record = self._record_by_call.setdefault(id(node), record)
@@ -294,6 +333,7 @@ class Evaluator:
         self.spend_steps(len(value.entries))
         copy = Record(value.span, list(value.entries), None, value.open)
         copy.how, copy.level, copy.sealed = value.how, len(self.open_conditions), value.sealed
+        copy.owner, copy.objects = value.owner, dict(value.objects)
         return copy
 
     def build_opaque(self, node: ast.Call) -> Record:

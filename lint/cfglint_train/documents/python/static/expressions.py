@@ -9,7 +9,7 @@ from cfglint_train.documents.document import Entry, Scalar, Sequence, Unknown
 from cfglint_train.documents.python.static.assignment import assign_target
 from cfglint_train.documents.python.static.calls import evaluate_call
 from cfglint_train.documents.python.static.evaluator import Evaluator
-from cfglint_train.documents.python.static.mappings import REMOVING_METHODS, forget_keys
+from cfglint_train.documents.python.static.mappings import REMOVING_METHODS, doubt_keys, forget_keys, merge_mapping
 from cfglint_train.documents.python.static.names import evaluate_attribute, evaluate_name, evaluate_subscript
 from cfglint_train.documents.python.static.operators import (
     evaluate_binary,
@@ -19,7 +19,7 @@ from cfglint_train.documents.python.static.operators import (
     evaluate_unary,
 )
 from cfglint_train.documents.python.tree import Record, Step, Target, Value
-from cfglint_train.documents.python.values import Class, Function, ParsedOptions, Partial, Scope
+from cfglint_train.documents.python.values import Class, Foreign, Function, ParsedOptions, Partial, Scope
 from cfglint_train.foundation.python_arithmetic import MAX_LENGTH, MAX_NUMBER
 from cfglint_train.foundation.typed import Any, Final
 
@@ -38,7 +38,7 @@ def _evaluate_constant(evaluator: Evaluator, node: ast.Constant, scope: Scope) -
     return evaluator.build_unknown(node)
 
 
-def _evaluate_operation(evaluator: Evaluator, node: ast.BinOp, scope: Scope) -> Value:
+def _evaluate_operation(evaluator: Evaluator, node: ast.BinOp, scope: Scope) -> Value | Record:
     return evaluate_binary(
         evaluator, node.op, evaluator.evaluate(node.left, scope), evaluator.evaluate(node.right, scope), node
     )
@@ -56,7 +56,7 @@ def _evaluate_sequence(evaluator: Evaluator, node: ast.List | ast.Tuple, scope: 
 def _build_item(evaluator: Evaluator, value: Any, expression: ast.expr) -> Any:
     return (
         value
-        if isinstance(value, (ParsedOptions, Function, Partial, Class))
+        if isinstance(value, (ParsedOptions, Foreign, Function, Partial, Class))
         else evaluator.build_node(value, expression)
     )
 
@@ -67,12 +67,17 @@ def _evaluate_dict(evaluator: Evaluator, node: ast.Dict, scope: Scope) -> Record
     record.level = len(evaluator.open_conditions)
     for key, item in zip(node.keys, node.values):
         value = evaluator.evaluate(item, scope)
-        name = evaluator.evaluate(key, scope) if key is not None else None
-        if isinstance(name, Value) and isinstance(name.value, str) and key is not None:
+        if key is None:
+            merge_mapping(evaluator, record, value, item)
+            continue
+        name = evaluator.evaluate(key, scope)
+        if isinstance(name, Value) and isinstance(name.value, str):
             key_node = Scalar(evaluator.document.find_span(key), name.value, value=name.value)
             evaluator.put(record, Entry(key_node, evaluator.build_node(value, item)))
+            evaluator.keep_object(record, name.value, value)
         else:
-            record.open = "some of its keys are computed"
+            doubt_keys(evaluator, record, key, "some of its keys are computed")
+    record.assigned_keys.clear()
     return record
 
 

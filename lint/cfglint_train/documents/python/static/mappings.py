@@ -44,17 +44,18 @@ def apply_method(evaluator: Evaluator, node: ast.Call, owner: Record, name: str,
     return evaluator.build_unknown(node)
 
 
-def get_key(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Arguments) -> Any:
-    """Return the result of `options.get("beta", 0.1)`."""
+def read_key(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Arguments) -> Any:
+    """Return the result of `mapping.get(key, default)`; unknown if the mapping may have the key without showing it."""
     key = arguments.positional[0] if arguments.positional and arguments.is_complete else None
     if not isinstance(key, Value) or not isinstance(key.value, str):
-        return evaluator.build_opaque(node)
+        return evaluator.build_unknown(node)
     present = owner.get(key.value)
     if present is not None:
-        return present.value
-    if owner.open or arguments.keywords:
-        return evaluator.build_opaque(node)
-    return arguments.positional[1] if len(arguments.positional) > 1 else Value(evaluator.document.find_span(node), None)
+        return owner.objects.get(key.value, present.value)
+    if owner.open or owner.implicit or owner.call is not None:
+        return evaluator.build_unknown(node)
+    default = arguments.positional[1] if len(arguments.positional) > 1 else arguments.get("default")
+    return Value(evaluator.document.find_span(node), None) if default is None else default
 
 
 def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
@@ -67,9 +68,11 @@ def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
 
 
 def put_key(evaluator: Evaluator, owner: Record, key: Any, value: Any, key_span: Span, expression: ast.expr) -> None:
-    """Set a key of a record; if the key is unknown, forget all keys."""
+    """Set a key of a record; if the key is unknown, the values of a dictionary are in doubt."""
     if isinstance(key, Value) and isinstance(key.value, str):
         evaluator.set_key(owner, key.value, value, key_span, expression)
+    elif owner.call is None and not owner.implicit:
+        doubt_keys(evaluator, owner, expression)
     else:
         forget_keys(evaluator, owner, expression)
 
@@ -117,6 +120,28 @@ def forget_keys(evaluator: Evaluator, owner: Record, expression: ast.expr) -> No
     owner.open = f"{evaluator.document.get_short_text(evaluator.document.find_span(expression))} changes it"
 
 
+def doubt_keys(evaluator: Evaluator, owner: Record, expression: ast.expr, reason: str = "") -> None:
+    """Mark the values of a mapping as conditional, because unknown keys may have replaced each of them."""
+    text = evaluator.document.get_short_text(evaluator.document.find_span(expression))
+    step = evaluator.build_condition(text, expression)
+    evaluator.spend_steps(len(owner.entries))
+    for entry in list(owner.entries):
+        if isinstance(entry.name, str) and not entry.name.startswith("_"):
+            evaluator.put(owner, Entry(entry.key, mark_conditional(entry.value, step)))
+    owner.implicit = False
+    owner.open = reason or f"{text} changes it"
+
+
+def merge_mapping(evaluator: Evaluator, owner: Record, mapping: Any, expression: ast.expr) -> None:
+    """Set the keys of a mapping in a record; if not all of them are known, each value of the record is in doubt."""
+    pairs = _list_pairs(mapping)
+    if pairs is None or (isinstance(mapping, Record) and mapping.open):
+        doubt_keys(evaluator, owner, expression, getattr(mapping, "open", ""))
+    evaluator.spend_steps(len(pairs or ()))
+    for name, value, key_span in pairs or ():
+        evaluator.set_key(owner, name, value, key_span, expression)
+
+
 def alter_attributes(evaluator: Evaluator, owner: Record, names: Iterable[str] | None, expression: ast.expr) -> None:
     """Make attributes of a record unknown; None for `names` means that any key may change.
 
@@ -135,17 +160,10 @@ def alter_attributes(evaluator: Evaluator, owner: Record, names: Iterable[str] |
 
 
 def _update(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Arguments) -> None:
-    is_known = arguments.is_complete and len(arguments.positional) < 2
     for mapping in arguments.positional:
-        pairs = _list_pairs(mapping)
-        if pairs is None:
-            is_known = False
-            continue
-        evaluator.spend_steps(len(pairs))
-        for name, value, key_span in pairs:
-            evaluator.set_key(owner, name, value, key_span, node)
-    if not is_known:
-        forget_keys(evaluator, owner, node)
+        merge_mapping(evaluator, owner, mapping, node)
+    if not arguments.is_complete or len(arguments.positional) > 1:
+        doubt_keys(evaluator, owner, node)
     expressions = {keyword.arg: keyword.value for keyword in node.keywords}
     for name, argument in arguments.keywords.items():
         evaluator.set_key(owner, name, argument.value, argument.key, expressions.get(name, node))
@@ -154,9 +172,12 @@ def _update(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Argu
 def _list_pairs(mapping: Any) -> list[tuple[str, Any, Span]] | None:
     """Return the keys and values of a mapping or a list of pairs, or None if not all of them are known."""
     if isinstance(mapping, Record):
-        if mapping.open:
+        if mapping.implicit:
             return None
-        return [(entry.name or "", entry.value, entry.key.span) for entry in mapping.entries]
+        entries = [entry for entry in mapping.entries if entry.name is not None and entry.name != "_CLASS_"]
+        return [
+            (entry.name or "", mapping.objects.get(entry.name or "", entry.value), entry.key.span) for entry in entries
+        ]
     if not isinstance(mapping, Sequence):
         return None
     pairs = []

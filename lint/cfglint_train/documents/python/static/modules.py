@@ -38,15 +38,9 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
 
     An absolute import is looked up in the script's folder, in the folders above it, and in a folder `src` of each.
     """
-    if module not in document.modules:
-        document.modules[module] = _read_module(document, module)
-    return document.modules[module]
-
-
-def _read_module(document: PythonScript, module: str) -> PythonScript | None:
     for candidate in _list_module_files(document, module):
         try:
-            module_document = parse_module(candidate, regular_files.read(candidate))
+            module_document = _parse_module(name_file(document, candidate), regular_files.read(candidate))
         except (OSError, ValueError):
             continue
         if module_document is not None:
@@ -54,19 +48,8 @@ def _read_module(document: PythonScript, module: str) -> PythonScript | None:
     return None
 
 
-def find_module_source(document: PythonScript, module: str) -> tuple[str, bytes] | None:
-    """Return the path and the text of a module that `find_module` would parse, or None if there is none."""
-    for candidate in _list_module_files(document, module):
-        if os.path.isfile(candidate):
-            try:
-                return name_file(document, candidate), regular_files.read(candidate)
-            except (OSError, ValueError):
-                continue
-    return None
-
-
-@lru_cache(maxsize=64)
-def parse_module(path: str, source: bytes) -> PythonScript | None:
+@lru_cache(maxsize=256)
+def _parse_module(path: str, source: bytes) -> PythonScript | None:
     """Return a module of the repository, or None if it cannot be parsed."""
     try:
         return PythonScript(path, source)

@@ -8,9 +8,16 @@ import os
 from cfglint_train.documents.document import Sequence, Span, Unknown
 from cfglint_train.documents.python.static import settings_files
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.imported import read_foreign_attribute, receive_value, resolve_import
+from cfglint_train.documents.python.static.instances import (
+    evaluate_default,
+    find_ancestors,
+    find_attribute,
+    find_method,
+)
 from cfglint_train.documents.python.static.standard import EXITS, FUNCTIONS
 from cfglint_train.documents.python.tree import Record, Step, Value
-from cfglint_train.documents.python.values import Class, External, Function, ParsedOptions, Scope, format_option
+from cfglint_train.documents.python.values import Class, External, Foreign, ParsedOptions, Scope, format_option
 from cfglint_train.foundation.typed import Any
 
 
@@ -20,11 +27,13 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
     span = evaluator.document.find_span(node)
     if value is None:
         if node.id == "__name__":
-            return Value(span, evaluator.name)
+            return Value(span, "__main__" if evaluator.is_program else "an imported module")
         if node.id == "__file__":
             return Value(span, Unknown(node.id, os.path.abspath(evaluator.document.path)))
         builtin = any(node.id in names for names in (FUNCTIONS, EXITS, evaluator.handlers, settings_files.NAMES))
         return External(node.id) if builtin else evaluator.build_unknown(node)
+    if isinstance(value, External):
+        return _follow_import(evaluator, value, node)
     if isinstance(value, Value):
         # A name that is used only once may be changed where it is defined.
         is_used_once = evaluator.document.count_uses(node.id) == 2
@@ -32,9 +41,6 @@ def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
         is_parameter = bool(value.how) and value.how[0].kind == "parameter" and value.how[0].text == node.id
         how = value.how if is_parameter else (step, *value.how)
         return Value(span, value.value, how, value.targets if is_used_once else ())
-    if isinstance(value, External) and "." in value.name:
-        constant = evaluator.read_module_value(value, span)
-        return value if constant is None else constant
     return value
 
 
@@ -43,9 +49,9 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
     owner, name = evaluator.evaluate(node.value, scope), node.attr
     span = evaluator.document.find_span(node)
     if isinstance(owner, External):
-        target = External(f"{owner.name}.{name}", owner.how)
-        constant = evaluator.read_module_value(target, span)
-        return target if constant is None else constant
+        return _follow_import(evaluator, External(f"{owner.name}.{name}", owner.how), node)
+    if isinstance(owner, Foreign):
+        return read_foreign_attribute(evaluator, owner, name, node)
     if isinstance(owner, ParsedOptions):
         default = owner.defaults.get(name)
         if default is None:
@@ -60,6 +66,9 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
     if isinstance(owner, Record):
         if name == "__dict__":
             return owner
+        attribute = find_attribute(evaluator, owner, name) if owner.owner is not None else owner.objects.get(name)
+        if attribute is not None:
+            return attribute
         entry = owner.get(name)
         if entry is not None:
             value = entry.value
@@ -72,13 +81,25 @@ def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) 
     return evaluator.build_unknown(node)
 
 
+def _follow_import(evaluator: Evaluator, target: External, node: ast.expr) -> Any:
+    """Return the value that a name of another module of the repository has there, or else the name."""
+    foreign = resolve_import(evaluator, target)
+    return target if foreign is None else receive_value(evaluator, foreign, node)
+
+
 def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.expr) -> Any:
     """Return an attribute of a class of the script: a constant of its body, or a method."""
-    member = evaluator.get_shape(owner.node).members.get(name)
-    if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in member.decorator_list)
-        return Function(member, owner.scope, None if static else owner)
-    return evaluator.build_unknown(node) if member is None else evaluator.evaluate(member, owner.scope)
+    method = find_method(evaluator, owner, name)
+    if method is not None:
+        return method
+    for definer in find_ancestors(evaluator, owner)[0]:
+        members = evaluator.get_shape(definer.node).members
+        if name in members:
+            member = members[name]
+            if isinstance(member, ast.expr):
+                return evaluate_default(evaluator, member, definer.scope)
+            break
+    return evaluator.build_unknown(node)
 
 
 def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) -> Any:
@@ -91,6 +112,8 @@ def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) 
     owner = evaluator.evaluate(node.value, scope)
     if isinstance(key, Value):
         if isinstance(owner, Record) and isinstance(key.value, str):
+            if key.value in owner.objects:
+                return owner.objects[key.value]
             entry = owner.get(key.value)
             if entry is not None:
                 return entry.value

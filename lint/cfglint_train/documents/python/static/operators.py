@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from cfglint_train.documents.document import Sequence, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.mappings import merge_mapping
 from cfglint_train.documents.python.static.settings_files import join_paths
 from cfglint_train.documents.python.tree import Record, Step, Target, Value
 from cfglint_train.documents.python.values import (
@@ -32,12 +33,16 @@ _COMPARISONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 }
 
 
-def evaluate_binary(evaluator: Evaluator, op: ast.operator, left: Any, right: Any, node: ast.expr) -> Value:
+def evaluate_binary(evaluator: Evaluator, op: ast.operator, left: Any, right: Any, node: ast.expr) -> Value | Record:
     """Return the result of a binary operator.
 
     If a factor of a product is an integer literal, a fix can change that literal.
     """
     span = evaluator.document.find_span(node)
+    if isinstance(op, ast.BitOr) and isinstance(left, Record) and left.call is None and not left.implicit:
+        merged = evaluator.copy_record(left)
+        merge_mapping(evaluator, merged, right, node)
+        return merged
     if not isinstance(left, Value) or not isinstance(right, Value):
         return evaluator.build_unknown(node)
     if isinstance(op, ast.Div) and (path := join_paths(evaluator, left, right, node)) is not None:

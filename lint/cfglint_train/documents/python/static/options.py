@@ -13,6 +13,8 @@ from cfglint_train.documents.python.values import ParsedOptions
 
 def build_options(evaluator: Evaluator, node: ast.expr) -> ParsedOptions:
     """Return the namespace that argparse produces if no option is passed."""
+    if not evaluator.is_program:  # the options of a launch are not read there
+        return ParsedOptions({}, evaluator.document.find_span(node))
     if evaluator.declared_options is None:
         evaluator.declared_options = {}
         for call in evaluator.document.find_calls("add_argument"):

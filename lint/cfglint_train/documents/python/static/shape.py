@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Member = ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | None
 
 
@@ -21,6 +22,8 @@ class Shape(Frozen):
     self_attributes: tuple[str, ...]
     stored_keys: frozenset[str]
     """Keys that the class's methods set on objects other than `self`."""
+    setters: dict[str, frozenset[str]]
+    """Attributes of `self` that each method sets, by the method's name."""
 
 
 def parse_shape(node: ast.ClassDef) -> Shape:
@@ -44,15 +47,23 @@ def parse_shape(node: ast.ClassDef) -> Shape:
             for inner in ast.walk(statement):
                 if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                     members[inner.id] = None
-    self_attributes = {
+    setters = {
+        name: _find_self_attributes(member) for name, member in members.items() if isinstance(member, _FUNCTIONS)
+    }
+    self_attributes = tuple(sorted(_find_self_attributes(node)))
+    return Shape(tuple(fields), members, self_attributes, frozenset(_find_stored_keys(node)), setters)
+
+
+def _find_self_attributes(node: ast.stmt) -> frozenset[str]:
+    """Return the attributes of `self` that a class or a method sets."""
+    return frozenset(
         inner.attr
         for inner in ast.walk(node)
         if isinstance(inner, ast.Attribute)
         and isinstance(inner.ctx, ast.Store)
         and isinstance(inner.value, ast.Name)
         and inner.value.id == "self"
-    }
-    return Shape(tuple(fields), members, tuple(sorted(self_attributes)), frozenset(_find_stored_keys(node)))
+    )
 
 
 def _find_stored_keys(node: ast.ClassDef) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from cfglint_train.documents.document import Entry
-from cfglint_train.documents.python.static.assignment import assign_target, bind_name
+from cfglint_train.documents.python.static.assignment import assign_target, bind_name, join_names
 from cfglint_train.documents.python.static.evaluator import BlockEnd, Evaluator
 from cfglint_train.documents.python.static.mappings import REMOVING_METHODS, delete_keys, loosen_keys
 from cfglint_train.documents.python.static.operators import evaluate_binary
@@ -98,8 +98,7 @@ def _walk_if(evaluator: Evaluator, node: ast.If, scope: Scope) -> BlockEnd | Non
         return walk_block(evaluator, node.body, scope)
     step = evaluator.build_named_condition("if", node.test)
     returns_before = len(scope.conditional_returns)
-    body_stop = _walk_conditional(evaluator, node.body, step, scope)
-    else_stop = _walk_conditional(evaluator, node.orelse, step, scope) if node.orelse else None
+    body_stop, else_stop = _walk_branches(evaluator, [node.body, *([node.orelse] if node.orelse else [])], step, scope)
     if body_stop is not None and else_stop is not None and body_stop.returns and else_stop.returns:
         del scope.conditional_returns[returns_before:]
         return BlockEnd(mark_conditional(body_stop.value, step), True)
@@ -165,12 +164,25 @@ def _loosen_call(evaluator: Evaluator, function: Function, step: Step, entered: 
 
 def _walk_conditional(evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope) -> BlockEnd | None:
     """Walk statements that may not run. Return their early end, or None if they run to the end."""
-    evaluator.open_conditions.append(step)
-    stop = walk_block(evaluator, body, scope)
-    evaluator.open_conditions.pop()
-    if stop is not None and stop.returns:
-        scope.conditional_returns.append((mark_conditional(stop.value, step), step))
-    return stop
+    return _walk_branches(evaluator, [body], step, scope)[0]
+
+
+def _walk_branches(
+    evaluator: Evaluator, bodies: list[list[ast.stmt]], step: Step, scope: Scope
+) -> tuple[BlockEnd | None, BlockEnd | None]:
+    """Walk one or two branches of which at most one runs. Return their early ends, None for a branch without one."""
+    before, branches, stops = scope.names, [], []
+    for body in bodies:
+        scope.names = dict(before)
+        evaluator.open_conditions.append(step)
+        stop = walk_block(evaluator, body, scope)
+        evaluator.open_conditions.pop()
+        if stop is not None and stop.returns:
+            scope.conditional_returns.append((mark_conditional(stop.value, step), step))
+        branches.append(scope.names if stop is None else before)  # the code after the branch does not see its names
+        stops.append(stop)
+    join_names(scope, before, branches, step)
+    return stops[0], stops[1] if len(stops) > 1 else None
 
 
 def _walk_try(evaluator: Evaluator, node: ast.Try, scope: Scope) -> BlockEnd | None:
