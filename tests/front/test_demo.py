@@ -79,6 +79,7 @@ def test_a_checkout_is_linted_like_the_same_files_elsewhere(tmp_path):
     """Ignore cfglint's own tests and fixtures as evidence about each other."""
     ignored = shutil.ignore_patterns("fixed", "expected.txt")
     shutil.copytree(CASES, tmp_path / "fixtures" / "cases", ignore=ignored)
+    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)  # evidence about releases
     here = run_cfglint("fixtures/cases", cwd=REPOSITORY)
     assert here.code == 1
     assert here == run_cfglint("fixtures/cases", cwd=tmp_path)

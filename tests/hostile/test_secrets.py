@@ -200,6 +200,7 @@ def test_the_value_of_a_key_that_says_what_it_is(line: str) -> None:
         "password: /run/secrets/password",
         "db_password: vault:secret/data/db",
         "gantry run --env-secret HF_TOKEN=HF_TOKEN --env-secret WANDB_API_KEY=jacob_WANDB_API_KEY",
+        "gantry run --env-secret R2_ACCESS_KEY_ID=R2_ACCESS_KEY_ID --env-secret AWS_SECRET_ACCESS_KEY=R2_SECRET_KEY",
         "# password: required by the server",
         "# the password protects it",
         "# token: see the documentation of a1b2c3",

@@ -138,10 +138,10 @@ def test_the_nearest_folder_that_speaks_of_a_package_counts(here: Path) -> None:
     assert describe_release(by_package["transformers"])[1:] == ("inferred", "allowed by axolotl 0.15.0")
 
 
-def test_without_a_repository_only_the_own_folder_counts(tmp_path: Path) -> None:
+def test_without_a_repository_folders_up_to_the_working_one_count(tmp_path: Path) -> None:
     write_file(tmp_path, "requirements.txt", "axolotl==0.16.1\n")
     write_file(tmp_path, "a/config.yaml", AXOLOTL)
-    assert describe_release(resolve_releases(tmp_path, "a/config.yaml").by_package["axolotl"]) == NEWEST
+    assert describe_release(resolve_releases(tmp_path / "a").by_package["axolotl"]) == NEWEST
     write_file(tmp_path, "a/requirements.txt", "axolotl==0.15.0\n")
     assert describe_release(resolve_releases(tmp_path, "a/config.yaml").by_package["axolotl"]) == (
         "0.15.0",
@@ -149,7 +149,6 @@ def test_without_a_repository_only_the_own_folder_counts(tmp_path: Path) -> None
         "a/requirements.txt:1",
     )
     (tmp_path / "a/requirements.txt").unlink()
-    write_file(tmp_path, "cfglint.toml", "")
     assert describe_release(resolve_releases(tmp_path, "a/config.yaml").by_package["axolotl"]) == (
         "0.16.1",
         "user",

@@ -129,7 +129,7 @@ _SUBSTITUTIONS: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|
 """Substitutions; a value that is shorter than `_MIN_LENGTH` without them is not a credential."""
 _REFERENCE: Final = (
     r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # an environment variable
-    r"|[A-Z][A-Z0-9_]*=[A-Za-z]+(?:[_-][A-Za-z0-9]+)*"  # a variable and its secret (gantry's `--env-secret`)
+    r"|[A-Z][A-Z0-9_]*=[A-Za-z]+[0-9]{0,4}(?:[_-][A-Za-z0-9]+)*"  # a variable and its secret (gantry's `--env-secret`)
     r"|(?i:(?:[a-z]+_)*(?:password|passwd|secret|token|key))"  # another variable
     r"|(?i:env|file|secret|vault|op|ssm|arn|aws|gcp|azure|keyring):.*"  # a reference to a store
     r"|[a-z]+(?:_[a-z]+)+|!ENV .*|[a-z_]+(?:\.[a-z_]+)*(?:\(.*\)|\[.*\])"  # a name, or code

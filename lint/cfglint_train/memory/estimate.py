@@ -303,11 +303,13 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
 def _compute_flattened_bytes(budgets: PhaseBudget) -> float:
     """Return the bytes that DeepSpeed needs beside the weights while it creates its optimizer.
 
-    This is the larger of the flat copy of the weights and the rank's fp32 partition. If the GPU has no room for the
-    copy, DeepSpeed makes it on the CPU (stage_1_and_2.py, flatten_on_accelerator), and only the partition counts.
+    This is the larger of the flat copy of the weights and the rank's fp32 partition, unless that is on the host. If the
+    GPU has no room for the copy, DeepSpeed makes it on the CPU (stage_1_and_2.py, flatten_on_accelerator), and only the
+    partition counts.
     """
     setup, held = budgets.setup, budgets.job.held
-    flat, local = setup.weights.trained * setup.formats.gathered, count_partition_elements(setup) * 8
+    flat = setup.weights.trained * setup.formats.gathered
+    local = 0.0 if setup.offload.optimizer else count_partition_elements(setup) * 8
     total = flat + held.parameters + held.frozen + held.reference + budgets.uncertainty.context_low
     if budgets.uncertainty.capacity is not None and total > budgets.uncertainty.capacity:
         return local
