@@ -271,7 +271,7 @@ def _report_turns(
         if isinstance(columns, dict)
         else None
     )
-    if not all(isinstance(name, str) for name in (column, tags["role_tag"], tags["content_tag"])):
+    if not (isinstance(column, str) and isinstance(tags["role_tag"], str) and isinstance(tags["content_tag"], str)):
         return
     is_paired = settings.get_field("ranking") is True
     dropped = 0
