@@ -98,7 +98,8 @@ def list_key_findings(folder: Path, *cells: str, requirements: str = "") -> list
 
 def test_the_cells_are_checked_as_one_script(tmp_path: Path) -> None:
     first, second = REFUSED.split("trainer =")
-    cells = ("!nvidia-smi", "this is no Python", f"%%time\nif True:\n    !ls\n{first}", f"trainer ={second}")
+    ipython = "gpu = !nvidia-smi\nSFTTrainer?"
+    cells = ("!nvidia-smi", "this is no Python", f"%%time\nif True:\n    !ls\n{first}", f"{ipython}\ntrainer ={second}")
     text = build_notebook(*cells).split("\n")
     line = next(number for number, text_line in enumerate(text, 1) if "packing_strateg" in text_line)
     assert list_key_findings(tmp_path, *cells) == [(line, "error", "packing_strateg")]

@@ -138,3 +138,11 @@ def test_modules_that_import_each_other(project: Path) -> None:
     text = "from lib.circle import x as y\nx = 1\n"
     (project / "train.py").write_text(text)
     assert read_value(project, text) == 1
+
+
+def test_nested_lists_of_another_module_spend_the_budget(tmp_path: Path) -> None:
+    lines = ["X0 = [1]", *(f"X{size + 1} = [X{size}, X{size}]" for size in range(40))]
+    (tmp_path / "lists.py").write_text("\n".join(lines), encoding="utf-8")
+    walk = Walk(PythonDocument(str(tmp_path / "train.py"), b"from lists import X40\nx = X40\n"), {}, {}, {})
+    walk.run()
+    assert walk.is_exhausted

@@ -52,6 +52,12 @@ def test_a_program_is_checked(tmp_path: Path, text: str) -> None:
     ]
 
 
+def test_a_program_that_imports_a_module_of_its_repository_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "common.py").write_text('MODEL = "Qwen/Qwen2.5-0.5B"\n', encoding="utf-8")
+    text = "from common import MODEL\n" + SETTINGS.replace('"Qwen/Qwen2.5-0.5B"', "MODEL") + RUNS
+    assert [item.code for item in list_findings(tmp_path, "run.py", text)] == ["KEY001"]
+
+
 def test_a_key_is_renamed_in_the_program(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.py").write_text(SETTINGS + RUNS, encoding="utf-8")

@@ -397,9 +397,21 @@ def test_argparse_refuses_options_that_the_script_does_not_declare(
         ('"--packing"', "*NAMES"),
         ('description="Train"', "parents=[base]"),
         ("options = ", "import sys\nsys.argv = clean(sys.argv)\noptions = "),
+        ("    return parser", "    add = parser.add_argument\n    add('--lora_r')\n    return parser"),
+        ("    return parser", "    for part in [parser]:\n        add_options(part)\n    return parser"),
     ],
 )
 def test_options_may_be_declared_elsewhere(tmp_path: Path, change: tuple[str, str]) -> None:
     script = DECLARED.replace(*change)
     assert script != DECLARED
+    assert not list_findings(tmp_path, script, run_sh="python train.py --lora_r 16\n", select="KEY001")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "argument"),
+    [("parser: argparse.ArgumentParser = argparse", "parser"), ("self.parser = parser = argparse", "self.parser")],
+)
+def test_a_parser_with_another_name_may_get_options_elsewhere(tmp_path: Path, assignment: str, argument: str) -> None:
+    script = DECLARED.replace("parser = argparse", assignment)
+    script = script.replace("    return parser", f"    add_options({argument})\n    return parser")
     assert not list_findings(tmp_path, script, run_sh="python train.py --lora_r 16\n", select="KEY001")

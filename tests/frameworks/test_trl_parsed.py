@@ -237,3 +237,27 @@ def test_a_read_me_file_shows_a_launch(tmp_path: Path) -> None:
     origin = run.get_origin("model.id")
     assert origin is not None
     assert origin.assumption
+
+
+def test_a_second_lint_reads_the_changed_class_that_a_module_imports(tmp_path: Path) -> None:
+    base = (
+        "from dataclasses import dataclass\nfrom trl import SFTConfig\n"
+        "@dataclass\nclass Base(SFTConfig):\n    {}: int = 1\n"
+    )
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "configs.py").write_text("from base import Base\nclass Own(Base):\n    pass\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text(
+        "from configs import Own\nfrom trl import ModelConfig, SFTTrainer, TrlParser\n"
+        "args, model = TrlParser((Own, ModelConfig)).parse_args_and_config()\n"
+        "SFTTrainer(model.model_name_or_path, args=args).train()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "recipe.yaml").write_text(
+        f"model_name_or_path: {MODEL}\nextra: 2\nlearning_rate: 1.0e-4\n", encoding="utf-8"
+    )
+    (tmp_path / "run.sh").write_text("accelerate launch train.py --config recipe.yaml\n", encoding="utf-8")
+    codes = []
+    for name in ("extra", "other"):
+        (tmp_path / "base.py").write_text(base.format(name), encoding="utf-8")
+        codes.append([finding.code for finding in lint(tmp_path, build_options(select=["KEY001"])).findings])
+    assert codes == [[], ["KEY001"]]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train.findings.finding import Finding, Remedy
 from cfglint_train.reports.folding import MAX_LISTED_PLACES, fold_places
 from tests.support.command import run_cfglint
 from tests.support.linting import change_directory, lint
@@ -41,6 +42,25 @@ def test_infos_with_one_remedy_are_one_finding(tmp_path: Path) -> None:
     assert len(unchecked.others) == 9
     assert {place.message for place in unchecked.related} == {"the same here"}
     assert len(folded.not_checked) == len(result.not_checked) == 10
+
+
+def test_a_digit_of_a_name_is_no_figure(tmp_path: Path) -> None:
+    write_recipes(tmp_path, *["9B"] * 4)
+    (first, *_) = (finding for finding in lint(tmp_path).findings if finding.code == "SEC001")
+
+    def fold(*settings: str) -> list[Finding]:
+        findings = (
+            first._replace(severity="info", fix=Remedy("unsafe", setting, ())) for setting in (*settings, *settings)
+        )
+        return list(fold_places(lint(tmp_path)._replace(findings=tuple(findings))).findings)
+
+    assert len(fold("remove load_in_4bit", "remove load_in_8bit")) == 4
+    (folded,) = fold("micro_batch_size: 4", "micro_batch_size: 8")
+    assert [place.message for place in folded.related] == [
+        "micro_batch_size: 8",
+        "the same here",
+        "micro_batch_size: 8",
+    ]
 
 
 def test_findings_of_two_repositories_stay_apart(tmp_path: Path) -> None:

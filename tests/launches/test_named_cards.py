@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint_train.launches.named_cards import read_path_gpus
+from cfglint_train.documents.yaml.document import YamlDocument
+from cfglint_train.launches.named_cards import find_oldest_capability, read_path_gpus
 
 NAMED = {
     "sft.axolotl.1xMI300.yaml": {"gpu": "MI300X", "gpus-per-node": 1},
@@ -44,3 +45,16 @@ def test_what_names_no_one_card_says_nothing(path):
 
 def test_no_gpus_at_all_is_no_number_of_them():
     assert read_path_gpus("0xh200.yaml").keys() == {"gpu"}
+
+
+@pytest.mark.parametrize(
+    ("comment", "capability"),
+    [
+        ("disable for CPU", (0, 0)),
+        ("runs on CPU only", (0, 0)),
+        ("use CPU offload for the optimizer", None),
+        ("fits on a V100", (7, 0)),
+    ],
+)
+def test_comments_name_the_oldest_gpu(comment, capability):
+    assert find_oldest_capability([YamlDocument("a.yaml", f"bf16: true  # {comment}\n".encode())]) == capability

@@ -559,3 +559,18 @@ def test_documentation_states_the_report() -> None:
     )
     assert stated in told_page
     assert stated in readme
+
+
+@pytest.mark.parametrize(("keys", "selected"), [(2, 6944), (8, 7712)])
+def test_compiled_code_keeps_what_its_recomputation_needs(keys: int, selected: int) -> None:
+    """Match bytes per token of torchtitan's compiled block, counted in a run on a CPU (`derived-compile-selective`)."""
+    foreign.install()
+    llama = find_entry("meta-llama/Meta-Llama-3-8B")
+    assert llama is not None
+    shape = llama._replace(
+        model_type="torchtitan:llama", hidden=512, heads=8, kv_heads=keys, head_dim=64, intermediate=1792
+    )
+    cost = compute_layer_cost(shape, Mode(attention="efficient", liger=True))
+    assert cost is not None
+    assert cost.saved == 18984
+    assert 2 * 512 + cost.operations.kept - cost.operations.unused == selected

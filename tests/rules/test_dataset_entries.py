@@ -181,3 +181,20 @@ def test_fields_that_nothing_reads(entry, field, tmp_path):
     write_run(tmp_path, {"mine": {"file_name": "elsewhere.json", **entry}})
     findings = find(tmp_path, "KEY005")
     assert [message.split("`")[1] for *_, message in findings] == ([field] if field else [])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"columns": None},
+        {"columns": {"messages": ["conversations"]}},
+        {"tags": None},
+        {"tags": {**CHAT, "role_tag": ["from"]}},
+        {"formatting": ["sharegpt"]},
+    ],
+    ids=str,
+)
+def test_fields_of_other_types_keep_the_samples_from_being_read(fields, tmp_path):
+    write_run(tmp_path, {"mine": {"file_name": "a.json", "formatting": "sharegpt", **fields}})
+    (tmp_path / "data" / "a.json").write_text(json.dumps([build_chat("user")]))
+    assert [finding for finding in find(tmp_path, llamafactory="0.9.1") if "a.json" in finding[2]] == []

@@ -24,6 +24,10 @@ _WRITE_CELL: Final = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)")
 _VARIABLE: Final = re.compile(r"(?<!\$)\{(\w+)\}")
 _COMMAND: Final = re.compile(r"\s*(?:!|%(?:sx|system|run)\b|%(?=(?:conda|mamba|pip|uv)\b))")
 
+_ASSIGNED: Final = re.compile(r"(\s*[A-Za-z_][\w, ]*=\s*)[!%].*")
+"""Assignment of a command's output or of a magic's result: `gpu = !nvidia-smi`."""
+_HELP: Final = re.compile(r"\s*[\w.]+\?\??\s*")
+
 
 class Notebook(Frozen):
     """The code of a notebook, split into Python and shell commands."""
@@ -89,7 +93,8 @@ def parse_notebook(text: str) -> Notebook | None:
                 _put_line(python, row, _fill_block(line))
                 target = commands if line.rstrip().endswith("\\") else python
             elif target is python:
-                _put_line(python, row, _fill_block(line) if line.lstrip().startswith(("%", "?")) else line)
+                is_help = line.lstrip().startswith(("%", "?")) or _HELP.fullmatch(line) is not None
+                _put_line(python, row, _fill_block(line) if is_help else _ASSIGNED.sub(r"\1get_ipython()", line))
             elif target is commands:
                 _put_line(commands, row, line)
                 shell = _SHELL_CELL.match(lines[0][1])

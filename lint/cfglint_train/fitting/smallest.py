@@ -186,9 +186,12 @@ class Solution(Frozen):
     @property
     def is_enough(self) -> bool:
         """True if the GPU, and the places in `host_and_disk`, are expected to have room afterwards."""
-        return not any(
-            places.is_lacking_room(judgement) for judgement in (self.after, *(after for _, after in self.host_and_disk))
-        )
+        return not any(map(places.is_lacking_room, self.outcomes))
+
+    @property
+    def outcomes(self) -> tuple[Judgement, ...]:
+        """Verdicts afterwards on the GPU, and on the places in `host_and_disk`."""
+        return (self.after, *(after for _, after in self.host_and_disk))
 
     @property
     def changes(self) -> dict[Field, Any]:

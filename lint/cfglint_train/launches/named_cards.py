@@ -28,7 +28,7 @@ _PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
 """GPU in a file name: `sft_v100.yaml`."""
 _NO_GPU: Final = (
     r"(?i)\b(?:(?:disabled?|runs?|train(?:s|ing)?|only|not supported) (?:for|on)|forced?|use) (?:the )?CPU\b"
-    r"|\bCPU[- ](?:only|training)\b|\bMPS\b|\bApple Silicon\b"
+    r"(?![- ](?:offload|memory|RAM))|\bCPU[- ](?:only|training)\b|\bMPS\b|\bApple Silicon\b"
 )
 """Comment about a run without a CUDA GPU: `# Disable for CPU`."""
 

@@ -140,7 +140,7 @@ def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]
         if has_assumptions and solution.applicability == "safe"
         else solution.applicability
     )
-    margins = describe_tight([solution.after, *(after for _, after in solution.host_and_disk)])
+    margins = describe_tight(solution.outcomes)
     fits = f"is expected to fit, but tight: {margins}" if margins else "fits"
     yield f"  smallest change that {fits} ({applicability}):"
     for setting in solution.settings:

@@ -21,6 +21,7 @@ MIN_PLACES: Final = 4
 """Minimum number of places that are folded; two or three are easier to read one by one."""
 MAX_LISTED_PLACES: Final = 5
 """Maximum number of other places that a finding lists; the rest are only counted."""
+_FIGURE: Final = r"(?<![\w.])\d[\d.,]*(?!\w)"
 
 
 def fold_places(result: Result) -> Result:
@@ -67,7 +68,8 @@ def merge_infos(result: Result) -> Result:
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
     """Return what findings to fold have in common: their fix, or else their message and help.
 
-    Findings that only say what was not checked have their remedy in common. Figures may differ, such as sizes in GiB.
+    Findings that only say what was not checked have their remedy in common. Figures may differ, such as sizes in GiB,
+    but not digits of a name (`load_in_4bit`).
     """
     fix = finding.fix
     cause: tuple[str | None, ...] = (finding.message, finding.help)
@@ -75,17 +77,13 @@ def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:
         cause = (fix.applicability, fix.message, fix.refused)
     elif RULES[finding.code].unchecked and finding.help:
         cause = (finding.help,)
-    return (root, finding.code, finding.severity, *(re.sub(r"\d[\d.,]*", "#", part or "") for part in cause))
+    return (root, finding.code, finding.severity, *(re.sub(_FIGURE, "#", part or "") for part in cause))
 
 
 def _fold(group: Sequence[Finding]) -> Finding:
     """Return the first finding of a group with the places and edits of the others."""
     first, *others = group
-    places = [
-        Related(other.place, "the same here" if other.message == first.message else other.message)
-        for other in others
-        if other.place is not None
-    ]
+    places = [Related(other.place, _describe_other(first, other)) for other in others if other.place is not None]
     unlisted = len(places) - MAX_LISTED_PLACES
     notes = (*first.notes, f"the same in {format_count(unlisted, 'more place')}") if unlisted > 0 else first.notes
     edits = tuple(edit for finding in group if finding.fix is not None for edit in finding.fix.edits)
@@ -95,3 +93,10 @@ def _fold(group: Sequence[Finding]) -> Finding:
         fix=None if first.fix is None else first.fix._replace(edits=edits),
         others=tuple(others),
     )
+
+
+def _describe_other(first: Finding, other: Finding) -> str:
+    """Return what to say about another place of a finding: how it differs from the first one, if it does."""
+    if first.fix is not None and other.fix is not None and other.fix.message != first.fix.message:
+        return other.fix.message
+    return "the same here" if other.message == first.message else other.message

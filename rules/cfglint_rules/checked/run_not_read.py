@@ -15,7 +15,7 @@ A run of which cfglint reads only a part is checked for that part, and reported 
 - A dictionary passes further settings (`SFTConfig(bf16=True, **settings)`).
 
 cfglint finds commands in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles,
-justfiles and YAML job files. It also reports notebooks whose code trains a model, because it reads only their commands.
+justfiles and YAML job files. It reads the code cells of a notebook as one script.
 
 ## Why is this bad?
 Nothing is known about the run. The repository passes only because the settings were not read.

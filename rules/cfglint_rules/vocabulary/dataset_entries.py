@@ -236,7 +236,7 @@ def _report_samples(table: DatasetTable, settings: EntrySettings) -> Iterator[Re
     file_name, style = settings.get_field("file_name"), settings.get_field("formatting")
     style = "alpaca" if style is MISSING else style
     is_local = all(settings.get_field(name) is MISSING for name in table["sources"])
-    if not is_local or not isinstance(file_name, str) or style not in table["formats"]:
+    if not is_local or not isinstance(file_name, str) or style not in list(table["formats"]):
         return
     samples = settings.dataset_file.read_samples(file_name)
     if not samples:
@@ -264,7 +264,15 @@ def _report_turns(
         name: default if stated is MISSING else stated.get(name) if isinstance(stated, dict) else None
         for name, default in table["tags"].items()
     }
-    column = table["formats"]["sharegpt"]["messages"] if columns is MISSING else columns["messages"]
+    column = (
+        table["formats"]["sharegpt"]["messages"]
+        if columns is MISSING
+        else columns.get("messages")
+        if isinstance(columns, dict)
+        else None
+    )
+    if not (isinstance(column, str) and isinstance(tags["role_tag"], str) and isinstance(tags["content_tag"], str)):
+        return
     is_paired = settings.get_field("ranking") is True
     dropped = 0
     for sample in samples:
@@ -311,7 +319,7 @@ def _build_sample_report(
         "source": "",
         "since": since or None,
     }
-    scope = find_scope(build_clause({**row, "since": since or None}), settings.config)
+    scope = find_scope(build_clause(row), settings.config)
     max_severity: Severity = "info" if scope is None else scope.max_severity
     return Report(
         message + ("" if scope is None else scope.condition),

@@ -60,6 +60,9 @@ class PythonScript(Document):
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
         self._nodes: dict[type[ast.AST], list[Any]] | None = None
+        self.modules: dict[tuple[str, bytes], PythonScript | None] = {}
+        """Modules of the repository that it imports, by path and source; those that they import share the dictionary.
+        """
         self.awaits_file = False
         """True if the script reads a settings file that only a launch names."""
         self.launches: tuple[tuple[str, ...], ...] = ()
@@ -77,6 +80,13 @@ class PythonScript(Document):
             raise DocumentError("unreadable Python: nested too deeply") from None
         except ValueError as error:
             raise DocumentError(f"not Python: {error}") from None
+
+    def copy_for(self, importer: PythonScript) -> PythonScript:
+        """Return a copy of a freshly parsed module for a script that imports it; both share the syntax tree."""
+        module = object.__new__(type(self))
+        module.__dict__.update(self.__dict__)
+        module.modules = importer.modules
+        return module
 
     def attach_tree(
         self, root: Node | None, remedy: Remedy = _return_no_remedy, doubts: Doubts = _return_no_doubt

@@ -6,6 +6,7 @@ Sources: LLaMA-Factory 0.8.0 to 0.9.5 (`model/adapter.py`, `model/loader.py`, `m
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Route
@@ -39,7 +40,7 @@ def _find_dataset_file(config: Config) -> tuple[str, str] | None:
     is_remote = not isinstance(folder, str) or folder == "ONLINE" or folder.startswith("REMOTE:")
     if is_remote or config.get("tokenized_path") is not None:
         return None
-    return f"{folder.rstrip('/')}/dataset_info.json", "dataset_dir"
+    return os.path.join(folder, "dataset_info.json"), "dataset_dir"
 
 
 def _parse_trailing(_: Config, words: list[str]) -> Mapping[Route, Any]:

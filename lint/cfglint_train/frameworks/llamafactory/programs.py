@@ -25,10 +25,9 @@ _TRAINERS: Final = (b"SFTTrainer", b"DPOTrainer", b"GRPOTrainer", b"Trainer(")
 class _ConfigWalk(Walk):
     """A walk that keeps the dictionaries which the program writes or trains with."""
 
-    def __init__(self, document: PythonDocument) -> None:
+    def __init__(self, *arguments: Any) -> None:
         """Start without configurations."""
-        handlers = dict.fromkeys((*_WRITERS, *_RUNNERS), _keep_config)
-        super().__init__(document, {"dict": make_mapping, **handlers}, {}, {})
+        super().__init__(*arguments)
         self.configs: list[Record] = []
 
 
@@ -44,10 +43,13 @@ def _keep_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> 
     return None
 
 
+_HANDLERS: Final = {"dict": make_mapping, **dict.fromkeys((*_WRITERS, *_RUNNERS), _keep_config)}
+
+
 def read_programs(document: PythonDocument) -> list[Record]:
     """Return the configurations that a program builds; the first call attaches them to the document as its tree."""
     if document.root is None and _is_candidate(document):
-        walk = _ConfigWalk(document)
+        walk = _ConfigWalk(document, _HANDLERS, {}, {})
         walk.run()
         if not walk.configs:
             for function in [value for value in walk.module.names.values() if isinstance(value, Function)]:

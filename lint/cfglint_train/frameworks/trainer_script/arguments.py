@@ -184,10 +184,18 @@ def _list_imports(document: PythonDocument, package: str) -> Iterator[_Use]:
 
 
 def _is_optional(document: PythonDocument, node: ast.ImportFrom) -> bool:
-    """Return whether an import is in a `try` statement or below `if TYPE_CHECKING`."""
+    """Return whether an import may not run: in a `try` statement, below `if TYPE_CHECKING`, in an uncalled function."""
     branches = (item for item in document.list_nodes(ast.If) if "TYPE_CHECKING" in ast.dump(item.test))
-    outer = (*document.list_nodes(ast.Try), *branches)
-    return any(item.lineno <= node.lineno <= (item.end_lineno or 0) for item in outer)
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
+        *document.list_nodes(ast.FunctionDef),
+        *document.list_nodes(ast.AsyncFunctionDef),
+    ]
+    uncalled = (item for item in functions if _is_inside(node, item) and not document.find_calls(item.name))
+    return any(_is_inside(node, item) for item in (*document.list_nodes(ast.Try), *branches, *uncalled))
+
+
+def _is_inside(node: ast.stmt, outer: ast.stmt) -> bool:
+    return outer.lineno <= node.lineno <= (outer.end_lineno or 0)
 
 
 def _find_other_module(use: _Use, release: str) -> str | None:

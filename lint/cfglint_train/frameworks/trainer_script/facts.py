@@ -73,12 +73,20 @@ def enter_uncalled(evaluator: Walk, makes: Callable[[str], object]) -> None:
     callees = {
         node: {get_callee_name(call) for call in ast.walk(node) if isinstance(call, ast.Call)} for node in owners
     }
+    callers: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+    for node, names in callees.items():
+        for name in names:
+            callers.setdefault(name, []).append(node)
     direct = [node for node in owners if any(map(makes, callees[node] | _list_trainer_names(node)))]
     leading = list(direct)
+    present, followed_names = set(direct), set[str]()
     for node in leading:  # grows
         names = {node.name, getattr(owners[node], "name", "")} if node.name == "__init__" else {node.name}
-        leading += [other for other in owners if other not in leading and not names.isdisjoint(callees[other])]
-    roots = [node for node in leading if not any(node.name in callees[other] for other in leading if other is not node)]
+        for name in names - followed_names:
+            leading += [other for other in callers.get(name, ()) if other not in present]
+            present.update(callers.get(name, ()))
+        followed_names |= names
+    roots = [node for node in leading if all(other is node for other in callers.get(node.name, ()))]
     instances: dict[int, Record] = {}
     for node in (*sorted(roots, key=lambda node: node.lineno), *sorted(direct, key=lambda node: node.lineno)):
         if id(node) not in evaluator.entered_functions:

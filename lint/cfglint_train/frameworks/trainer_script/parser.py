@@ -160,7 +160,9 @@ def read_declared_options(document: PythonScript) -> ParserOptions | None:
         return None
     parses = document.find_calls("parse_args")
     is_extended = any(keyword.arg in (None, "parents", "argument_default") for keyword in parsers[0].keywords)
-    if is_extended or len(parses) != 1 or parses[0].args or parses[0].keywords or _is_parser_passed_on(document):
+    if is_extended or len(parses) != 1 or parses[0].args or parses[0].keywords:
+        return None
+    if _is_parser_passed_on(document) or _has_other_uses(document):
         return None
     names = {"help"}
     for call in document.find_calls("add_argument"):
@@ -171,9 +173,13 @@ def read_declared_options(document: PythonScript) -> ParserOptions | None:
     return ParserOptions(frozenset(names))
 
 
+_MAKERS: Final = ("ArgumentParser", "add_argument_group", "add_mutually_exclusive_group")
+"""Functions that return a parser or a group of its options."""
+
+
 def _is_parser_passed_on(document: PythonScript) -> bool:
     """Return whether a function, which may add options, receives a parser or a group of its options."""
-    makers = {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
+    makers = set(_MAKERS)
     makers.update(
         node.name
         for node in document.list_nodes(ast.FunctionDef)
@@ -195,6 +201,29 @@ def _is_parser_passed_on(document: PythonScript) -> bool:
         (isinstance(item, ast.Name) and item.id in names)
         or (isinstance(item, ast.Call) and get_callee_name(item) in makers)
         for item in arguments
+    )
+
+
+def _has_other_uses(document: PythonScript) -> bool:
+    """Return whether a script does more with a parser than to name it, to call its methods and to return it.
+
+    Then other code may add options: `add_options(self.parser)`, `add = parser.add_argument`.
+    """
+    calls = document.list_nodes(ast.Call)
+    made = {id(call) for call in calls if get_callee_name(call) in _MAKERS}
+    assignments = [(node.targets, node.value) for node in document.list_nodes(ast.Assign)]
+    assignments += [
+        ([node.target], node.value) for node in document.list_nodes(ast.AnnAssign) if node.value is not None
+    ]
+    targets = [target for items, value in assignments if id(value) in made for target in items]
+    names = {get_last_name(target) for target in targets if isinstance(target, (ast.Name, ast.Attribute))}
+    known = {id(call.func.value) for call in calls if isinstance(call.func, ast.Attribute)}
+    known |= {id(node.value) for node in document.list_nodes(ast.Return)}
+    loads: list[ast.Name | ast.Attribute] = [*document.list_nodes(ast.Name), *document.list_nodes(ast.Attribute)]
+    uses = {id(node) for node in loads if get_last_name(node) in names and isinstance(node.ctx, ast.Load)}
+    named = {id(value) for _, value in assignments}
+    return not (
+        uses <= known and made <= known | named and all(isinstance(item, (ast.Name, ast.Attribute)) for item in targets)
     )
 
 

@@ -76,7 +76,7 @@ def fit(argv: list[str]) -> int:
         tight = [
             f"{alternatives.run.main.document.path}: expected to fit, but tight: {margins}"
             for alternatives in result.ladders
-            if alternatives.solution is not None and (margins := report.describe_tight([alternatives.solution.after]))
+            if alternatives.solution is not None and (margins := report.describe_tight(alternatives.solution.outcomes))
         ]
         print_remarks(tight)
     if not result.ladders:

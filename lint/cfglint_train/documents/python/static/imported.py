@@ -221,6 +221,7 @@ def _convert(
     if isinstance(value, External):
         return None if value.name.startswith(".") else External(value.name)
     if isinstance(value, Sequence):
+        target.spend_steps(1 + len(value.items))
         items = [_convert(target, source, item, span, "", memo, stated) for item in value.items]
         return Sequence(span, [Value(span, Unknown("an item")) if item is None else item for item in items], True)
     if not isinstance(value, Record):

@@ -38,11 +38,17 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
 
     An absolute import is looked up in the script's folder, in the folders above it, and in a folder `src` of each.
     """
+    modules = document.modules
     for candidate in _list_module_files(document, module):
         try:
-            module_document = _parse_module(name_file(document, candidate), regular_files.read(candidate))
+            key = name_file(document, candidate), regular_files.read(candidate)
         except (OSError, ValueError):
             continue
+        if key not in modules:
+            # A copy for each script: caches by module must not outlive the files that the module imports.
+            parsed = _parse_module(*key)
+            modules[key] = None if parsed is None else parsed.copy_for(document)
+        module_document = modules[key]
         if module_document is not None:
             return module_document
     return None
