@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from cfglint_train.documents.document import CannotEdit, Change, DocumentError, Edit, decode
-from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.python_grammar import parse_python
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_MISSED: Final = 20
@@ -37,36 +34,6 @@ class Notebook(Frozen):
     """Commands as a script. A cell that writes a file becomes a command that writes that file."""
     cells: tuple[tuple[int, int], ...] = ()
     """First line of each cell, and the line after its last, counted from 0."""
-
-
-class NotebookDocument(PythonDocument):
-    """The Python code of a notebook's cells as one script, in the lines of the file. It cannot be edited."""
-
-    def __init__(self, path: str, source: bytes) -> None:
-        """Parse the cells, without those that are no Python. Raise `DocumentError` if the text is not a notebook."""
-        notebook = parse_notebook(decode(source))
-        if notebook is None:
-            raise DocumentError("not a notebook")
-        self.commands = notebook.commands
-        try:
-            super().__init__(path, notebook.python.encode())
-        except DocumentError:
-            super().__init__(path, _drop_broken_cells(notebook).encode())
-
-    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raise `CannotEdit`, because the offsets are those of the code and not of the file."""
-        raise CannotEdit("cfglint does not edit notebooks")
-
-
-def _drop_broken_cells(notebook: Notebook) -> str:
-    """Return the Python code without the cells that do not parse."""
-    lines = notebook.python.split("\n")
-    for start, end in notebook.cells:
-        try:
-            parse_python("\n".join(lines[start:end]))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            lines[start:end] = [""] * len(lines[start:end])
-    return "\n".join(lines)
 
 
 def parse_notebook(text: str) -> Notebook | None:

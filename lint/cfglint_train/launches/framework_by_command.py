@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable, Collection, Iterable
 
 from cfglint_train.documents.document import Document
-from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.script import Invocation
-from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import list_frameworks
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.document import ShellDocument
+    from cfglint_train.documents.shell.script import Invocation
+    from cfglint_train.documents.shell.words import Word
 
 
 def identify_framework(

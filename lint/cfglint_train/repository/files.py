@@ -162,7 +162,7 @@ def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | N
 
         return ShellDocument(path, source, load)
     if syntax == "notebook":
-        from cfglint_train.documents.notebooks import NotebookDocument
+        from cfglint_train.documents.python.notebook import NotebookDocument
 
         return NotebookDocument(path, source)
     from cfglint_train.documents.python.document import PythonDocument

@@ -273,7 +273,7 @@ class Workspace:
         """
         statements = self.statements.collect_release_statements(document, self.sources, scripts, launched_keys)
         if document.path.endswith(".ipynb"):
-            from cfglint_train.documents.notebooks import NotebookDocument
+            from cfglint_train.documents.python.notebook import NotebookDocument
             from cfglint_train.releases.pins.notebooks import replace_pins
 
             if isinstance(document, NotebookDocument):

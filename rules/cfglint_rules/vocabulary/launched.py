@@ -19,15 +19,17 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Route
-from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Literal
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.origin import Place
+
+if TYPE_CHECKING:
+    from cfglint_train.documents.shell.document import ShellDocument
+    from cfglint_train.documents.shell.script import Invocation
 
 LaunchedKind = Literal["unknown", "gone", "unset", "taken"]
 
@@ -59,6 +61,10 @@ class LaunchedSetting(Frozen):
 
 def list_launches(config: Config) -> Iterator[tuple[ShellDocument, Invocation]]:
     """Yield the invocations that start a config, each with its script."""
+    if not config.launches:
+        return
+    from cfglint_train.documents.shell.document import ShellDocument
+
     for document, number in config.launches:
         if isinstance(document, ShellDocument):
             yield document, document.invocations[number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cfglint_train.documents.notebooks import NotebookDocument
+from cfglint_train.documents.python.notebook import NotebookDocument
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.readers import find_command_pins
 from cfglint_train.releases.pins.search import ResolvedPin, merge_pins
