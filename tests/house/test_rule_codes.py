@@ -15,7 +15,7 @@ CODE = re.compile(rf"\b(?:{FAMILIES})[0-9]{{3}}\b|[\"'](?:{FAMILIES})[\"']")
 ENGINE = REPOSITORY / "lint" / "cfglint_train"
 MODULES = sorted((ENGINE / "judging").glob("*.py"))
 EXCEPTIONS = {
-    "front/commands/check.py": {"KEY001"},  # a misspelt key counts as meant beside a finding of this rule
+    "front/commands/check.py": {"KEY001"},  # with its findings, a misspelt key of an explained run counts as meant
     "front/commands/fit.py": {"KEY"},  # not a rule: a placeholder for a key in the help
     "front/migrate/rewrite.py": {"KEY001", "KEY002"},  # keys that the target does not have, and removed keys
     "reports/answer.py": {"MEM001"},  # has already searched for the change with which the run fits

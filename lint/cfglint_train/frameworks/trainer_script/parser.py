@@ -217,13 +217,15 @@ def _has_other_uses(document: PythonScript) -> bool:
     ]
     targets = [target for items, value in assignments if id(value) in made for target in items]
     names = {get_last_name(target) for target in targets if isinstance(target, (ast.Name, ast.Attribute))}
-    known = {id(call.func.value) for call in calls if isinstance(call.func, ast.Attribute)}
-    known |= {id(node.value) for node in document.list_nodes(ast.Return)}
+    permitted = {id(call.func.value) for call in calls if isinstance(call.func, ast.Attribute)}
+    permitted |= {id(node.value) for node in document.list_nodes(ast.Return)}
     loads: list[ast.Name | ast.Attribute] = [*document.list_nodes(ast.Name), *document.list_nodes(ast.Attribute)]
     uses = {id(node) for node in loads if get_last_name(node) in names and isinstance(node.ctx, ast.Load)}
     named = {id(value) for _, value in assignments}
     return not (
-        uses <= known and made <= known | named and all(isinstance(item, (ast.Name, ast.Attribute)) for item in targets)
+        uses <= permitted
+        and made <= permitted | named
+        and all(isinstance(item, (ast.Name, ast.Attribute)) for item in targets)
     )
 
 
