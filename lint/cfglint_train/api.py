@@ -450,7 +450,7 @@ def fit(
     fixes = [
         (run_alternatives.run, run_alternatives.solution.fix)
         for run_alternatives in alternatives
-        if run_alternatives.solution is not None
+        if run_alternatives.solution is not None and run_alternatives.solution.is_enough
     ]
     prepare = partial(build_rewritable_run, selection=selection)
     fixed = make_fixes(request.workspace, request.files, lint_options, fixes, "fit", prepare)

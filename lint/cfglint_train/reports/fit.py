@@ -71,7 +71,7 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
     if alternatives.maximized_field is not None:
         key = alternatives.run.spell_key(alternatives.maximized_field)
         largest = f"{alternatives.largest:,}" if alternatives.largest else f"none ({key}: 1 does not fit either)"
-        yield f"  largest {key} that fits, with everything else unchanged: {largest}"
+        yield f"  largest {key} that is expected to fit, with everything else unchanged: {largest}"
 
 
 def _describe_no_change(*judgements: Judgement) -> str:
@@ -140,9 +140,12 @@ def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]
         if has_assumptions and solution.applicability == "safe"
         else solution.applicability
     )
-    margins = describe_tight(solution.outcomes)
-    fits = f"is expected to fit, but tight: {margins}" if margins else "fits"
-    yield f"  smallest change that {fits} ({applicability}):"
+    title, margins = "smallest change that fits", describe_tight(solution.outcomes)
+    if not solution.is_enough:
+        title = "change with the lowest peak, which does not fit"
+    elif margins:
+        title = f"smallest change that is expected to fit, but tight: {margins}"
+    yield f"  {title} ({applicability}):"
     for setting in solution.settings:
         yield f"    {setting}"
     if set(solution.files) - {solution.run.main.document.path}:
