@@ -36,12 +36,6 @@ def _find_fsdp_version(value: Lookup) -> int | None:
     return 2 if release >= parse_release("0.20.0") else 1
 
 
-def evaluates_at_saves(value: Lookup) -> bool:
-    """Return whether every `save_steps` is a step of `eval_steps`."""
-    steps = value("save_steps"), value("eval_steps")
-    return all(isinstance(item, (int, float)) and item > 0 for item in steps) and steps[0] % steps[1] == 0
-
-
 def has_sharegpt(value: Lookup) -> bool:
     """Return whether any data set has the type sharegpt."""
     return any(is_sharegpt(item) for item in value("datasets"))
