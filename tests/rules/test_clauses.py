@@ -262,8 +262,10 @@ def test_words_and_operators(test, good, bad):
     ("above", [(2, 1), (1.5, 1)], [(1, 1), (MISSING, 1), (2, MISSING), ("2", 1), (2, False)]),
     ("below", [(1, 2)], [(1, 1), (MISSING, 1), (1, MISSING)]),
     ("differs-from", [(1, 2), ("a", False)], [(1, 1), (MISSING, 1), (1, MISSING), (None, 1)]),
+    ("a-multiple-of", [(4, 2), (2, 2), (1.5, 0.5)], [(3, 2), (0, 2), (3, 0), (MISSING, 2), (3, MISSING)]),
     ("not-a-multiple-of", [(3, 2), (0.5, 2)], [(4, 2), (3, 0), (MISSING, 2), (3, MISSING)]),
     ("not-as-many-as", [("a,b", "a"), ([1], [1, 2])], [("a,b", [1, 2]), (MISSING, "a"), (1, [1, 2])]),
+    ("sharing-an-item-with", [("a, b", "b"), (["a"], ["b", "a"])], [("a,b", "c"), (MISSING, "a"), ([1], [1])]),
 ])  # fmt: skip
 def test_relations(relation, good, bad):
     assert list(list_relations({relation: "other"})) == [(relation, "other")]

@@ -248,7 +248,7 @@ def find_scope(clause: Clause, config: Config) -> ClauseScope | None:
             return ClauseScope("info")  # a fork may set a missing value in another way
         return (
             ClauseScope("warning", grounds=build_release_grounds(candidates, is_uniform=False))
-            if candidates.is_too_old
+            if candidates.is_too_old and not clause.ever
             else _ALL_RELEASES
         )  # older releases may accept the settings
     if clause.package is not None and clause.package not in config.releases.by_package:

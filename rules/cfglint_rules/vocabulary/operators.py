@@ -129,15 +129,27 @@ def _is_not_multiple(value: Any, other: Any) -> bool:
     return _is_number(value) and _is_number(other) and other > 0 and bool(value % other)
 
 
+def _is_multiple(value: Any, other: Any) -> bool:
+    return _is_number(value) and _is_number(other) and value > 0 and other > 0 and value % other == 0
+
+
 def _has_different_count(value: Any, other: Any) -> bool:
     counts = _count_items(value), _count_items(other)
     return None not in counts and counts[0] != counts[1]
+
+
+def _list_items(value: Any) -> set[str]:
+    """Return the texts of a list, or the comma-separated names in a string."""
+    items = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+    return {item.strip() for item in items if isinstance(item, str)} - {""}
 
 
 RELATIONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "above": _is_above,
     "below": lambda value, other: _is_above(other, value),
     "differs-from": lambda value, other: is_given(value) and is_given(other) and value != other,
+    "a-multiple-of": _is_multiple,
     "not-a-multiple-of": _is_not_multiple,
     "not-as-many-as": _has_different_count,
+    "sharing-an-item-with": lambda value, other: not _list_items(value).isdisjoint(_list_items(other)),
 }

@@ -31,8 +31,8 @@ one of two conflicting settings.
 ## When it does not apply
 An entry applies to a range of releases. If the range covers the newest candidate release but not all candidates, the
 finding is a warning that names the first release of the range. If the range covers only older candidates, the finding
-is an info without a fix. A finding is also a warning if the release in use may be older than all known releases. If a
-fork may be in use, most findings are an info.
+is an info without a fix. A finding is also a warning if the release in use may be older than all known releases,
+unless the entry holds for those as well. If a fork may be in use, most findings are an info.
 
 If a value is invalid by itself (KEY004), its combinations are not reported.
 

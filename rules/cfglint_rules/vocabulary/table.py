@@ -54,6 +54,8 @@ class Clause(Frozen):
     source: str
     since: str | None
     """First release for which the clause holds; None: from the oldest known release on."""
+    ever: bool
+    """True if it also holds for the releases before the oldest known one that have these settings."""
     before: str | None
     package: str | None
     """Package whose releases `since` and `before` name; None: the framework."""
@@ -84,6 +86,7 @@ def build_clause(row: Row) -> Clause:
         row["example"],
         row["source"],
         row.get("since"),
+        "ever" in row,
         row.get("before"),
         row.get("package"),
         row.get("severity", "error"),
