@@ -174,6 +174,17 @@ class RepositoryIndex:
         existing = (path for path in folders if os.path.isdir(path) and not os.path.islink(path))
         return tuple(sorted({os.path.dirname(path) for path in self._filter_paths(existing)}))
 
+    def is_ignored(self, path: str) -> bool:
+        """Return whether git ignores a new file or folder.
+
+        Nothing counts as ignored in an ignored parent without tracked files: it is listed only if the user named it.
+        """
+        if self._ignored is None:
+            from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
+
+            self._ignored = GitIgnore(self.root)
+        return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
+
     def _find_naming(self, syntax: str, basename: str) -> tuple[str, ...]:
         words = _WORD.findall(os.fsencode(basename))
         return self._filter_paths(self._get_words(syntax).find(words[-1])) if words else ()
@@ -186,7 +197,7 @@ class RepositoryIndex:
         is_outside = self._outside.get(path)
         if is_outside is None:
             is_outside = self._outside[path] = self._is_excluded(path) or (
-                path in self._get_listing().new and self._is_ignored(path)
+                path in self._get_listing().new and self.is_ignored(path)
             )
         return is_outside
 
@@ -194,17 +205,6 @@ class RepositoryIndex:
         if self._settings is None:
             self._settings = self._settings_for(os.path.join(self.root, "x"))
         return self._settings.is_skipped(path)
-
-    def _is_ignored(self, path: str) -> bool:
-        """Return whether git ignores a new file or folder.
-
-        Nothing counts as ignored in an ignored parent without tracked files: it is listed only if the user named it.
-        """
-        if self._ignored is None:
-            from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
-
-            self._ignored = GitIgnore(self.root)
-        return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
 
     def _get_listing(self) -> Listing:
         if self._listing is None:
