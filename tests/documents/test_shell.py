@@ -597,9 +597,10 @@ def test_variables_that_multiply_each_other_end():
         ("run <a> <b>", [["run", "$a_", "$b_"]]),
         ("run <words.txt> sorted", [["run"]]),
         ("run <words.txt >sorted", [["run"]]),
+        ("run <words>&2", [["run"]]),
         ("while read a; do run; done <words> sorted", [["run"]]),
     ],
-    ids=["folder", "list", "command", "middle", "option", "two", "file", "separate", "loop"],
+    ids=["folder", "list", "command", "middle", "option", "two", "file", "separate", "stream", "loop"],
 )
 def test_a_placeholder_is_unknown_and_leaves_the_next_line_alone(line, words):
     document = parse_script(f"{line}\npython train.py --a 1\n")

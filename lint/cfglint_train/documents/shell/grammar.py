@@ -27,7 +27,7 @@ _PLACEHOLDER: Final = re.compile(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
     rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)" + _REPLACED + rb"(?=[ \t\r\n]|\Z)"
     rb"|(?<!\bdone)(?<!\bfi)(?<!\besac)(?<![})])([ \t]|^)"
-    rb"(?:" + _REPLACED + rb"(?=[ \t]*(?:[\r\n;&|)#\\<-]|\Z))|<([A-Za-z][\w -]{0,80})(?<![ -])>(?=[ \t]))",
+    rb"(?:" + _REPLACED + rb"(?=[ \t]*(?:[\r\n;)]|\Z)|[ \t]+[&|#\\<-])|<([A-Za-z][\w -]{0,80})(?<![ -])>(?=[ \t]))",
     re.MULTILINE,
 )
 _PLACEHOLDER_CLUE: Final = re.compile(rb"(?:[= \t]|^)<[A-Za-z]", re.MULTILINE)
