@@ -586,6 +586,29 @@ def test_variables_that_multiply_each_other_end():
     assert find_program(parse_script(f"B0=1\n{chain}run --a $B500"), "run").words[1].why
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("cd <YOUR_PATH>", [["cd", "$YOUR_PATH_"]]),
+        ("cd <path/to/LLaMA-Factory> && run --a 1", [["cd", "$path_to_LLaMA_Factory_"], ["run", "--a", "1"]]),
+        ("<your command here>", [["$your_command_here_"]]),
+        ("run <config> 2", [["run", "$config_", "2"]]),
+        ("run <model.bin> --a 1", [["run", "$model_bin_", "--a", "1"]]),
+        ("run <a> <b>", [["run", "$a_", "$b_"]]),
+        ("run <words.txt> sorted", [["run"]]),
+        ("run <words.txt >sorted", [["run"]]),
+        ("run <words>&2", [["run"]]),
+        ("while read a; do run; done <words> sorted", [["run"]]),
+    ],
+    ids=["folder", "list", "command", "middle", "option", "two", "file", "separate", "stream", "loop"],
+)
+def test_a_placeholder_is_unknown_and_leaves_the_next_line_alone(line, words):
+    document = parse_script(f"{line}\npython train.py --a 1\n")
+    assert read_options(document, "train.py") == {"--a": "1"}
+    texts = [[word.text for word in (*item.head, *item.words)] for item in document.invocations]
+    assert [item for item in texts if item[0] != "read"] == [*words, ["python"], ["train.py", "--a", "1"]]
+
+
 @pytest.mark.parametrize("text", ["é !foo 1 &&", "a && 0 && # x", "é !foo 1 &&\npython train.py --a 1\n"])
 def test_a_word_that_the_grammar_misses_is_none(text):
     assert all(word.text for invocation in parse_script(text).invocations for word in invocation.words)

@@ -39,7 +39,8 @@ def report_unread(documents: Documents, selection: Selection, ledger: Ledger) ->
             ledger.troubles.append(trouble)
             _add_finding(rule, trouble, selection, ledger, unread_file.help)
         else:
-            _add_finding(rule, trouble, selection, ledger, remedy, unread_file.place)
+            severity: Severity | None = "warning" if unread_file.is_failure else None
+            _add_finding(rule, trouble, selection, ledger, unread_file.help or remedy, unread_file.place, severity)
 
 
 def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document, DocumentError, Position, Span
 from cfglint_train.documents.notebooks import parse_notebook
@@ -26,10 +26,12 @@ from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.launchers import can_shard
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import FrameworkManifest, find_candidates, find_framework_of_program
+from cfglint_train.launches.absent_files import find_nearest
 from cfglint_train.launches.entries import can_train, get_program, get_program_name, resolve_program
 from cfglint_train.launches.examples import extract_scripts, list_examples
 from cfglint_train.launches.launch_scripts import LaunchScripts
 from cfglint_train.launches.python_launches import extract_commands
+from cfglint_train.plan.origin import Place
 from cfglint_train.repository import files
 from cfglint_train.repository.documents import Documents, UnreadFile
 from cfglint_train.repository.index import RepositoryIndex
@@ -59,6 +61,7 @@ def note_unread_runs(
     sources, is_script = documents.sources, not path.endswith(_CONTAINERS) and name not in files.RECIPES
     config_numbers = [int(config.root[0]) for config in configs] if is_script else []
     for script in _read_commands(path, documents, scripts, index):
+        absent = list(describe_absent_files(script, sources, index)) if is_script else []
         missing_files = collect_missing_files(script, config_numbers, sources, index)
         if path.endswith(".ipynb"):
             missing_files = _leave_out_written(missing_files, documents.get_parsed(path))
@@ -66,7 +69,14 @@ def note_unread_runs(
             *describe_missing_files(script, missing_files, sources),
             *describe_miscased_files(script, sources, index, is_read),
         )
-        documents.unread.extend(UnreadFile(path, position, message, "absent") for position, message in problems)
+        positions = {script.locate(span.start) for span, _, _ in absent}
+        documents.unread.extend(
+            UnreadFile(path, position, message, "absent") for position, message in problems if position not in positions
+        )
+        documents.unread.extend(
+            UnreadFile(path, script.locate(span.start), message, "absent", Place(script, span), help, is_failure=True)
+            for span, message, help in absent
+        )
         for span, reason in (
             *describe_written_files(script, missing_files),
             *describe_undetermined_files(script, config_numbers, index, is_read),
@@ -79,7 +89,8 @@ def note_unread_runs(
             and not options
             and not identify_tool(path, script.source)
         ):
-            options = list(describe_unread_launches(script, documents, index, is_read))
+            reported = [span for span, _, _ in absent]
+            options = list(describe_unread_launches(script, documents, index, is_read, reported))
         for span, reason in options:
             documents.note_run(script, span, reason)
 
@@ -146,6 +157,7 @@ _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _REDIRECTION: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Shell redirection up to the name of the file that it writes."""
 _OPTION: Final = "--config"
+_SETTINGS_OPTIONS: Final = (_OPTION, "--config_file")
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -253,6 +265,54 @@ def _find_file_word(invocation: Invocation) -> Word | None:
     return next((word for word in invocation.words if not (word.is_known and _SUBCOMMAND.fullmatch(word.text))), None)
 
 
+def describe_absent_files(
+    document: ShellDocument, sources: Sources, index: RepositoryIndex
+) -> Iterator[tuple[Span, str, str | None]]:
+    """Yield the span, message and remedy of each file that a launch needs and that is missing among its siblings.
+
+    The files are training programs and the values of `--config` and `--config_file`. Each file is reported once.
+    """
+    seen = set[str]()
+    for invocation in document.invocations:
+        for word, text in _list_needed_files(document, invocation, sources, index):
+            if text in seen:
+                continue
+            seen.add(text)
+            nearest = find_nearest(document, invocation, text, sources, index)
+            if nearest is not None:
+                help = f"did you mean `{nearest}`?" if nearest else None
+                yield word.span, f"`{text}` was not found, so the launch fails", help
+
+
+def _list_needed_files(
+    document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
+) -> Iterator[tuple[Word, str]]:
+    """Yield the words of a training launch that name a program or a settings file, each with the path in it."""
+    name, is_program = get_program_name(invocation), invocation.program.endswith(".py")
+    launchers = list(document.list_launchers(invocation))
+    is_launched = any(launcher.program in _LAUNCHERS for launcher in launchers)
+    if is_program:
+        if not (is_launched and _TRAINS.search(os.path.basename(name))) and not _is_training(document, invocation):
+            return
+        if resolve_program(document, invocation, sources, index) is None:
+            if invocation.head[-1].is_known and not _is_framework_program(name, None, sources):
+                yield invocation.head[-1], name
+            return  # The whole launch may belong to another checkout.
+    elif _find_framework(invocation) is None:
+        return
+    else:
+        word = _find_file_word(invocation)
+        if word is not None and word.is_known and _CONFIGURATION.search(word.text):
+            yield word, word.text.removeprefix(f"{_OPTION}=")
+    for started in (invocation, *launchers):
+        for flag, entry in zip(started.flags, started.entries, strict=True):
+            if entry.name in _SETTINGS_OPTIONS:
+                word = started.words[flag.values[0] if flag.values else flag.word]
+                text = word.text.removeprefix(f"{entry.name}=")
+                if word.is_known and _CONFIGURATION.search(text):
+                    yield word, text
+
+
 def collect_missing_files(
     document: ShellDocument, config_numbers: Container[int], sources: Sources, index: RepositoryIndex
 ) -> MissingFiles:
@@ -323,11 +383,16 @@ _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
 
 
 def describe_unread_launches(
-    document: ShellDocument, documents: Documents, index: RepositoryIndex, is_read: Callable[[str], bool]
+    document: ShellDocument,
+    documents: Documents,
+    index: RepositoryIndex,
+    is_read: Callable[[str], bool],
+    reported: Collection[Span] = (),
 ) -> Iterator[tuple[Span, str]]:
     """Yield the span and reason of each program that trains a language model and that cfglint does not read.
 
     Each program is reported once. `is_read` returns whether a file is a config or is already reported as unread.
+    `reported` are the words of files whose absence is reported.
     """
     sources = documents.sources
     launching = {invocation.parent for invocation in document.invocations}
@@ -341,7 +406,11 @@ def describe_unread_launches(
             continue
         if not (_is_model_training(document, invocation) or _has_causal_model(invocation, file, sources)):
             continue
-        settings_files = [path for path in _find_settings_files(document, invocation, sources) if path is not None]
+        if any(word.span in reported for word in (*invocation.head, *invocation.words)):
+            continue
+        named_files = list(_find_settings_files(document, invocation, sources))
+        settings_files = [path for _, path in named_files if path is not None]
+        missing = next((text for text, path in named_files if path is None), None)
         candidates = () if is_determined or file is not None else index.find_by_name(os.path.basename(name))
         if any(is_read(path) for path in (*settings_files, *_list_training_files(file, sources, index), *candidates)):
             continue
@@ -349,6 +418,8 @@ def describe_unread_launches(
         place = invocation.head[-1].span
         if file is None and not candidates and invocation.program.endswith(".py"):
             yield place, f"it starts `{name}`, which was not found"
+        elif missing is not None and not settings_files:
+            yield place, f"`{name}` takes its settings from `{missing}`, which was not found"
         elif settings_files and not _is_recognised(settings_files[0], documents):
             settings_file = (
                 os.path.relpath(settings_files[0]) if os.path.isabs(settings_files[0]) else settings_files[0]
@@ -456,8 +527,10 @@ def _find_imported_trainer(file: str | None, sources: Sources, index: Repository
     return None
 
 
-def _find_settings_files(document: ShellDocument, invocation: Invocation, sources: Sources) -> Iterator[str | None]:
-    """Yield the settings files of an invocation, or None for each file that is not found.
+def _find_settings_files(
+    document: ShellDocument, invocation: Invocation, sources: Sources
+) -> Iterator[tuple[str, str | None]]:
+    """Yield each settings file of an invocation as it is written, with its path, or None if it is not found.
 
     Files of sharding options (DeepSpeed) and JSON data (`--train_file`) are left out.
     """
@@ -468,9 +541,9 @@ def _find_settings_files(document: ShellDocument, invocation: Invocation, source
         if index in deepspeed_words or (index in data_words and word.text.endswith(".json")):
             continue
         if word.is_known and _CONFIGURATION.search(word.text):
-            yield sources.find(
-                os.path.join(resolve_working_folder(document, invocation), word.text.rpartition("=")[2]), document.path
-            )
+            text = word.text.rpartition("=")[2]
+            folder = resolve_working_folder(document, invocation)
+            yield text, sources.find(os.path.join(folder, text), document.path)
 
 
 def _is_sharding_option(option: str | None) -> bool:

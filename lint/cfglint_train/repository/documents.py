@@ -48,6 +48,8 @@ class UnreadFile(Frozen):
     place: Place | None = None
     """Text that the message is about, if it was read."""
     help: str | None = None
+    is_failure: bool = False
+    """True if the launch fails for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
 _SCRIPT: Final = "script"
-"""Key of the question whether a file without an extension is a script, by its `#!`."""
+"""Key of the question whether a file without an extension may be a script, by its `#!` or a launcher in it."""
 
 Outcome = TypeVar("Outcome")
 
@@ -174,6 +174,17 @@ class RepositoryIndex:
         existing = (path for path in folders if os.path.isdir(path) and not os.path.islink(path))
         return tuple(sorted({os.path.dirname(path) for path in self._filter_paths(existing)}))
 
+    def is_ignored(self, path: str) -> bool:
+        """Return whether git ignores a new file or folder.
+
+        Nothing counts as ignored in an ignored parent without tracked files: it is listed only if the user named it.
+        """
+        if self._ignored is None:
+            from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
+
+            self._ignored = GitIgnore(self.root)
+        return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
+
     def _find_naming(self, syntax: str, basename: str) -> tuple[str, ...]:
         words = _WORD.findall(os.fsencode(basename))
         return self._filter_paths(self._get_words(syntax).find(words[-1])) if words else ()
@@ -186,7 +197,7 @@ class RepositoryIndex:
         is_outside = self._outside.get(path)
         if is_outside is None:
             is_outside = self._outside[path] = self._is_excluded(path) or (
-                path in self._get_listing().new and self._is_ignored(path)
+                path in self._get_listing().new and self.is_ignored(path)
             )
         return is_outside
 
@@ -194,17 +205,6 @@ class RepositoryIndex:
         if self._settings is None:
             self._settings = self._settings_for(os.path.join(self.root, "x"))
         return self._settings.is_skipped(path)
-
-    def _is_ignored(self, path: str) -> bool:
-        """Return whether git ignores a new file or folder.
-
-        Nothing counts as ignored in an ignored parent without tracked files: it is listed only if the user named it.
-        """
-        if self._ignored is None:
-            from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
-
-            self._ignored = GitIgnore(self.root)
-        return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
 
     def _get_listing(self) -> Listing:
         if self._listing is None:
@@ -225,7 +225,7 @@ class RepositoryIndex:
         """Return the files with a clue to each question; every file is read only once for all questions."""
         if self._answers is None:
             self._answers = deadline.run_untimed(
-                lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, use_cache=True)
+                lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!", *files.LAUNCHER_CLUES)}}, use_cache=True)
             )
         return self._answers
 

@@ -7,8 +7,13 @@ the repository. The file may be on another machine, ignored by git, or misspelle
 It also reports `torchrun`, `accelerate launch` or `deepspeed` if they start a training program with a YAML file and
 neither the program nor the file exists.
 
+It is a warning if the launch must fail: a training program, a settings file, or the file of `--config` or
+`--config_file` is nowhere in the repository, although its folder has files of the same kind. A name without a folder is
+judged only if a file of a similar name exists.
+
 ## Why is this bad?
-Nothing is known about the run. The repository passes only because the configuration was not read.
+Nothing is known about the run. The repository passes only because the configuration was not read. A warning names a
+file that was renamed, moved or never committed, so the launch fails at once.
 
 ## Example
     llamafactory-cli train /data/configs/qwen_sft.yaml
@@ -17,7 +22,9 @@ Nothing is known about the run. The repository passes only because the configura
     llamafactory-cli train configs/qwen_sft.yaml
 
 ## When it does not apply
-This rule affects the exit code only with `require-checked = true`. These are not reported:
+An info affects the exit code only with `require-checked = true`. It stays an info if a script, program or notebook of
+the repository may create or fetch the file, if git ignores it, or if the command runs in another folder or on another
+machine. These are not reported:
 
 - the repository's own scripts (`python src/train.py`)
 - commands that do not train

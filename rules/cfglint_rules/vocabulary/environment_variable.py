@@ -1,7 +1,8 @@
 """KEY007 environment-variable: a variable that the launch sets is misspelt, refused, or disables what the run needs.
 
 ## What it does
-Checks the environment variables that a launch script sets for the training program:
+Checks the environment variables that a launch script sets for the training program, also if the options of the
+command are the configuration (`CUDA_LAUNCH_BLOCKING=1 llamafactory-cli train --stage sft ...`):
 
 - `NCCL_*` and `TORCH_NCCL_*`: names that nothing reads but that resemble a known name, names that current releases no
   longer read, and words where a number is needed
@@ -69,9 +70,8 @@ def check(run: Run) -> Iterator[Report]:
 def _list_programs(run: Run) -> Iterator[tuple[ShellDocument, Invocation]]:
     """Yield the invocations that start a run: those of its launches, and the one that is its config."""
     main = run.inputs.main
-    node = main.document.find_node(main.root)
-    if isinstance(main.document, ShellDocument) and isinstance(node, Invocation):
-        yield main.document, node
+    if isinstance(main.document, ShellDocument) and main.root:
+        yield main.document, main.document.invocations[int(main.root[0])]
     yield from list_launches(main)
 
 

@@ -33,6 +33,11 @@ def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str
     return folder
 
 
+def is_folder_unchanged(document: ShellScript, invocation: Invocation) -> bool:
+    """Return whether no command before an invocation changes the working folder, under whatever condition."""
+    return not any(item.program in (*_CHANGES, *_BACK) for item in document.invocations[: invocation.number])
+
+
 def _collect_chains(invocation: Invocation) -> dict[int, Chain]:
     """Return the scripts around an invocation by identity, each with the chain that leads to the invocation."""
     chains: dict[int, Chain] = {}

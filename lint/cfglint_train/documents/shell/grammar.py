@@ -20,12 +20,17 @@ _SECONDS_PER_BYTE: Final = 1e-5
 # Defect of the grammar: a backslash before an empty line (or the end) creates an empty ERROR node.
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
 # Placeholder that the user replaces (`<path>`). Bash reads it as redirections, and the second one swallows the next
-# command. Inside quotes it is plain text.
+# command. Inside quotes it is plain text. Before a plain word it may be two redirections (`sort <words.txt> sorted`),
+# so there only plain words between the brackets count, except after an option or `=`.
+_REPLACED: Final = rb"<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>"
 _PLACEHOLDER: Final = re.compile(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
-    rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)"
+    rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)" + _REPLACED + rb"(?=[ \t\r\n]|\Z)"
+    rb"|(?<!\bdone)(?<!\bfi)(?<!\besac)(?<![})])([ \t]|^)"
+    rb"(?:" + _REPLACED + rb"(?=[ \t]*(?:[\r\n;)]|\Z)|[ \t]+[&|#\\<-])|<([A-Za-z][\w -]{0,80})(?<![ -])>(?=[ \t]))",
+    re.MULTILINE,
 )
-_PLACEHOLDER_CLUE: Final = re.compile(rb"[= \t]<[A-Za-z]")
+_PLACEHOLDER_CLUE: Final = re.compile(rb"(?:[= \t]|^)<[A-Za-z]", re.MULTILINE)
 _NO_NAME: Final = re.compile(rb"\W")
 # Comment in backticks between continued lines. In bash it expands to nothing; the grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
@@ -126,5 +131,6 @@ def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
 
 def _replace_placeholder(match: re.Match[bytes]) -> bytes:
     """Replace a placeholder with a variable that is never set; leave quoted text unchanged."""
-    prefix, name = match.groups()
-    return match.group() if name is None else prefix + b"$" + _NO_NAME.sub(b"_", name) + b"_"
+    option, value, blank, word, plain = match.groups()
+    name = value or word or plain
+    return match.group() if name is None else (option or blank or b"") + b"$" + _NO_NAME.sub(b"_", name) + b"_"
