@@ -24,7 +24,8 @@ from cfglint_train.releases.pins import requirement
 SOURCE: Final = (
     "pyproject.toml, or requirements.txt and setup.py, of the tags; Requires-Dist of wheels without a tag. A row is a "
     "release, what it requires and what its extras require, and holds until the next. tools/requires.py makes `rows` "
-    "and keeps `newest`, which is stated by hand: the newest releases of ranges on the day of a release."
+    "and keeps `newest`, which is stated by hand: the newest releases of ranges on the day of a release. `earlier`, "
+    "also by hand, states what no release before the first row exceeds."
 )
 _QUOTED: Final = re.compile(r"[\"']([a-z][a-z0-9-]*[ \t]*[=<>!~][^\"';]*)[\"']")
 _EXTRA: Final = re.compile(r"[\"']([a-z-]+)[\"'][ \t]*:[ \t]*\[")
@@ -92,11 +93,15 @@ def read_wheel(distribution: str, release: str) -> Row | None:
 
 
 def format_table(
-    rows: Iterable[tuple[str, Row]], first_release: str, newest: Iterable[tuple[str, Mapping[str, str]]] = ()
+    rows: Iterable[tuple[str, Row]],
+    first_release: str,
+    newest: Iterable[tuple[str, Mapping[str, str]]] = (),
+    earlier: Mapping[str, str] | None = None,
 ) -> str:
     """Return the text of the data file, with a row for each release whose requirements differ from the previous ones.
 
-    `newest` is copied: it states, by hand, the newest releases of ranges on the day of a release.
+    `newest` and `earlier` are copied. They state, by hand, the newest releases of ranges on the day of a release, and
+    the bounds of all releases before the first.
     """
     changes: list[str] = []
     previous: Row | None = None
@@ -107,6 +112,8 @@ def format_table(
     ranges = [dumps(item, separators=(",", ":")) for item in newest]
     sections = {"rows": changes, **({"newest": ranges} if ranges else {})}
     blocks = [f'"{name}":[\n' + ",\n".join(lines) + "\n]" for name, lines in sections.items()]
+    if earlier:
+        blocks.append(f'"earlier":{dumps(earlier, separators=(",", ":"))}')
     return ",\n".join((f'{{"source":{dumps(SOURCE)}', *blocks)) + "}\n"
 
 
@@ -128,8 +135,9 @@ def main(arguments: list[str]) -> None:
         if requirements is not None:
             rows[release] = requirements
     path = Path(framework.folder, "requires.json")
-    newest = loads(path.read_text(encoding="utf-8")).get("newest", ()) if path.exists() else ()
-    path.write_text(format_table(rows.items(), releases[0], newest), encoding="utf-8")
+    table = loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = format_table(rows.items(), releases[0], table.get("newest", ()), table.get("earlier"))
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

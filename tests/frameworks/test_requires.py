@@ -24,13 +24,13 @@ def test_tables_are_what_the_generator_writes(path):
     table = json.loads(stored)
     rows, newest = table["rows"], table.get("newest", ())
     generated = generator.format_table(
-        [(release, (needed, extras)) for release, needed, extras in rows], rows[0][0], newest
+        [(release, (needed, extras)) for release, needed, extras in rows], rows[0][0], newest, table.get("earlier")
     )
     assert generated == stored
     for _, needed, extras in rows:
         assert {*needed, *extras} <= list_packages().keys()
         assert not needed.keys() & extras.keys()
-        for text in (*needed.values(), *extras.values()):
+        for text in (*needed.values(), *extras.values(), *table.get("earlier", {}).values()):
             assert str(Constraint.parse(text)) == text
             SpecifierSet(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,16 @@ def test_a_fresh_installation_refuses_the_launch(tmp_path: Path) -> None:
     [finding] = [finding for finding in lint(tmp_path).findings if finding.code == "REL002"]
     assert (finding.path, finding.severity) == ("run.sh", "warning")
     assert "refuses this launch (`max_seq_length` was removed in 0.20.0)" in finding.message
+
+
+def test_one_finding_names_the_keys_that_the_framework_and_transformers_refuse(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sft.py").write_text(SFT)
+    options = "--max_seq_length 512 --evaluation_strategy steps --eval_steps 5"
+    (tmp_path / "run.sh").write_text(f"python sft.py --model_name_or_path gpt2 --dataset_name a {options}\n")
+    [finding] = [finding for finding in lint(tmp_path).findings if finding.code == "REL002"]
+    assert re.match(r"TRL \S+ with transformers \S+ refuses this launch \(`max_seq_length` was", finding.message)
+    assert [related.message.partition(" was")[0] for related in finding.related] == ["`evaluation_strategy`"]
 
 
 @pytest.mark.parametrize(

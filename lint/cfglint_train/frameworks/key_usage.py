@@ -36,9 +36,14 @@ class RefusedKey(Frozen):
 
     def __str__(self) -> str:
         """Return the reason for the rejection: the key does not exist yet, or was removed."""
+        return self.describe()
+
+    def describe(self, package: str = "") -> str:
+        """Return the reason for the rejection; it names the package whose release rejects the key, if set."""
+        of_package, since = f" {package}" if package else "", f" {self.status.since}" if self.status.since else ""
         if self.status.kind == "not yet":
-            return f"`{format_route(self.route)}` does not exist yet"
-        return f"`{format_route(self.route)}` was removed" + (f" in {self.status.since}" if self.status.since else "")
+            return f"`{format_route(self.route)}` does not exist yet" + (f" in{of_package}" if package else "")
+        return f"`{format_route(self.route)}` was removed" + (f" in{of_package}{since}" if package or since else "")
 
 
 class ReleaseHint(Frozen):

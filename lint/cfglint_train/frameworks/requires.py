@@ -55,6 +55,12 @@ def load_requirements(framework: str, release: str) -> PackageRequirements:
     return PackageRequirements(_parse_constraints(needed), _parse_constraints(extras), newest)
 
 
+@cache
+def load_earlier_requirements(framework: str) -> Mapping[str, Constraint]:
+    """Return bounds, by package, that no release before the oldest known one exceeds; empty if none are stated."""
+    return _parse_constraints(_load_table(framework).get("earlier", {}))
+
+
 def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
     """Return the contents of a release's row, or None if the first row is for a later release."""
     key = parse_release(release)
@@ -65,7 +71,8 @@ def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Map
 def _load_table(framework: str) -> Mapping[str, Any]:
     """Return the tables of a framework; a row is a release with its requirements, valid until the next row.
 
-    `rows` states the requirements of a release and its extras; `newest` states the newest release in each range.
+    `rows` states the requirements of a release and its extras; `newest` states the newest release in each range;
+    `earlier` states bounds of the releases before the first row.
     """
     manifest = list_frameworks()[framework]
     path = os.path.join(

@@ -99,7 +99,7 @@ class Releases:
         self.outdated_packages = outdated_packages
         """Packages whose stated release is older than the oldest known one."""
         self.fresh_releases: dict[str, str] = dict(fresh_releases or {})
-        """Package -> the release that a fresh installation gets, if that release rejects keys in use."""
+        """Package -> the release that a fresh installation of all packages gets, if it rejects keys in use."""
         self.exclusions: tuple[Exclusion, ...] = ()
         """Pins that cannot be installed together."""
         self._candidates: dict[str, PossibleReleases] = {}

@@ -23,7 +23,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.foundation.versions import Constraint, add_final_release, is_final, parse_release
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.registry import find_vocabulary, list_packages
-from cfglint_train.frameworks.requires import PackageRequirements, load_requirements
+from cfglint_train.frameworks.requires import PackageRequirements, load_earlier_requirements, load_requirements
 from cfglint_train.plan.releases import BestRelease, PossibleReleases, Releases
 from cfglint_train.releases.statements import ReleaseStatements
 
@@ -304,11 +304,20 @@ def _create_possible_releases(
 
 
 def _is_older_excluded(framework: Framework, statements: ReleaseStatements) -> bool:
-    """Return whether requirements exclude every release before the oldest known release."""
+    """Return whether requirements exclude every release before the oldest known release.
+
+    They do if they limit the framework itself, or if they install another package that no such release works with.
+    """
     if framework.keys is None:
         return True
     allowed = statements.get_allowed_range(framework.manifest.package)
-    return allowed is not None and allowed.constraint.is_at_least(framework.keys.vocabulary.releases[0]) is True
+    if allowed is not None and allowed.constraint.is_at_least(framework.keys.vocabulary.releases[0]) is True:
+        return True
+    earlier = load_earlier_requirements(framework.name)
+    return any(
+        package in earlier and Constraint((*earlier[package].comparisons, *constraint.comparisons)).is_impossible
+        for package, constraint, _ in statements.list_installed()
+    )
 
 
 def _has_oldest_release(framework: Framework, releases: tuple[str, ...]) -> bool:

@@ -41,11 +41,21 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
         releases.by_package[framework_package] = _resolve_framework(
             framework, framework_package, document, root, statements, candidate_releases, releases.fresh_releases
         )
-    releases.by_package[framework.name] = releases.by_package[framework_package]
-    _add_installed(framework, releases)
+    chosen = releases.by_package[framework.name] = releases.by_package[framework_package]
+    newest = candidate_releases.releases[-1:] if candidate_releases is not None else ()
+    fresh_installation = _list_installed(framework, newest[0] if newest else chosen.version, releases)
+    releases.by_package.update(_list_installed(framework, chosen.version, releases))
     companion_package = framework.manifest.companion_package
-    if companion_package is not None:
-        _resolve_keyed_package(framework, companion_package, releases, document, root, statements.launched_keys)
+    if companion_package in fresh_installation:
+        _resolve_keyed_package(
+            framework,
+            companion_package,
+            fresh_installation[companion_package].version,
+            releases,
+            document,
+            root,
+            statements.launched_keys,
+        )
     for package in releases.by_package:
         if package not in (framework_package, framework.name) and not releases.is_stated(package):
             releases.candidate_finders[package] = partial(
@@ -63,7 +73,6 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
 
         releases.exclusions = tuple(find_exclusions(framework, statements))
     _mark_older(framework, framework_package, releases)
-    chosen = releases.by_package[framework_package]
     if candidate_releases is not None:
         releases.candidate_finders[framework_package] = partial(
             candidates.build_possible_releases,
@@ -183,22 +192,25 @@ def _format_refused(hint: ReleaseHint) -> str:
     return f"{hint.refused_keys[0]}{suffix}" if hint.refused_keys else "its program was removed"
 
 
-def _add_installed(framework: Framework, releases: Releases) -> None:
-    """Add the packages that the framework's release installs, and the packages with an allowed range."""
-    title = f"{framework.title} {releases.by_package[framework.name].version}"
-    release = releases.by_package[framework.name].version
+def _list_installed(framework: Framework, release: str, releases: Releases) -> dict[str, Release]:
+    """Return the packages that are installed with a release of the framework, and those with an allowed range.
+
+    Packages in `releases` are left out.
+    """
+    title, packages = f"{framework.title} {release}", dict[str, Release]()
     installed = framework.list_installed(release)
     for package in {*installed, *releases.allowed_releases}:
         if package in releases.by_package:
             continue
         allowed, version = releases.allowed_releases.get(package), installed.get(package)
         if version is not None and (allowed is None or allowed.constraint.is_satisfied_by(version)):
-            releases.by_package[package] = Release(version, Origin("inferred", note=f"allowed by {title}"))
+            packages[package] = Release(version, Origin("inferred", note=f"allowed by {title}"))
         elif allowed is not None and (name := find_vocabulary(package)) is not None:
             newest = allowed.constraint.find_newest(_get_releases(load(name), package))
             if newest is not None:
                 note = f"the newest that {allowed.origin.note} allows"
-                releases.by_package[package] = Release(newest, Origin("inferred", note=note))
+                packages[package] = Release(newest, Origin("inferred", note=note))
+    return packages
 
 
 def _get_releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
@@ -208,31 +220,49 @@ def _get_releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
 def _resolve_keyed_package(
     framework: Framework,
     package: str,
+    fresh_release: str,
     releases: Releases,
     document: Document,
     root: Route,
     launched: tuple[LaunchedKey, ...],
 ) -> None:
-    """Lower the release of a package that also determines keys (transformers) until it accepts the keys in use."""
+    """Lower the release of a package that also determines keys (transformers) until it accepts the keys in use.
+
+    `fresh_release`: the release that is installed with the framework's release of a fresh installation. If it rejects
+    keys that the lower release accepts, `releases.fresh_releases` receives it.
+    """
     current = releases.by_package.get(package)
     if current is None or current.origin.kind == "user" or framework.keys is None:
         return
     hint = framework.keys.infer_release(document, root, current.version, package, launched)
-    if hint is None:
-        return
-    allowed, upper_bound = releases.allowed_releases.get(package), parse_release(current.version)
+    if hint is not None:
+        fitting = _find_fitting(framework, package, current.version, releases, hint)
+        if fitting is None:
+            return
+        note = f"the newest that accepts all of its keys ({_format_refused(hint)}; state {package}=RELEASE)"
+        releases.by_package[package] = Release(fitting, Origin("inferred", note=note))
+    if (
+        hint is not None
+        if fresh_release == current.version
+        else framework.keys.infer_release(document, root, fresh_release, package, launched) is not None
+    ):
+        releases.fresh_releases[package] = fresh_release
+
+
+def _find_fitting(
+    framework: Framework, package: str, upper_bound: str, releases: Releases, hint: ReleaseHint
+) -> str | None:
+    """Return the newest release of a package up to `upper_bound` that is allowed and accepts all keys, or None."""
+    assert framework.keys is not None
+    allowed = releases.allowed_releases.get(package)
     older = [
         candidate
         for candidate in _get_releases(framework.keys.vocabulary, package)
-        if parse_release(candidate) <= upper_bound
+        if parse_release(candidate) <= parse_release(upper_bound)
     ]
     if releases.is_stated(framework.manifest.package):  # the package must be installable with the framework
         required = load_requirements(framework.name, releases.by_package[framework.name].version)
         older = [candidate for candidate in older if required.can_install(package, candidate)]
-    fitting = hint.find_newest(
+    return hint.find_newest(
         release for release in older if allowed is None or allowed.constraint.is_satisfied_by(release)
     )
-    if fitting is not None:
-        releases.fresh_releases[package] = current.version
-        note = f"the newest that accepts all of its keys ({_format_refused(hint)}; state {package}=RELEASE)"
-        releases.by_package[package] = Release(fitting, Origin("inferred", note=note))

@@ -172,11 +172,14 @@ def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
 
 
 def _find_refused_by_fresh(config: Config) -> frozenset[Route]:
-    """Return the keys that the release of a fresh installation rejects; REL002 reports them."""
-    keys, package = get_checked_keys(config), load(config.framework).manifest.package
-    newest = config.releases.fresh_releases.get(package)
-    hint = None if keys is None or newest is None else keys.infer_release(config.document, config.root, newest)
-    return frozenset(() if hint is None else (use.route for use in hint.refused_keys))
+    """Return the keys that the releases of a fresh installation reject; REL002 reports them."""
+    keys, manifest = get_checked_keys(config), load(config.framework).manifest
+    hints = [
+        keys.infer_release(config.document, config.root, newest, None if package == manifest.package else package)
+        for package in (manifest.package, manifest.companion_package)
+        if keys is not None and (newest := config.releases.fresh_releases.get(package or ""))
+    ]
+    return frozenset(use.route for hint in hints if hint is not None for use in hint.refused_keys)
 
 
 def refused(config: Config) -> Iterator[str]:
