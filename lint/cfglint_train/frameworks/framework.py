@@ -36,6 +36,7 @@ class RecognisedConfig(Frozen):
     "other": the file does not train (inference, export). "unread": it trains, but its settings cannot be read;
     `reason` gives the cause. "program": like "unread", but a launch may make its settings readable. "handed": like
     "unread", provided that another file passes it a model of the framework's kind (`LaunchInterface.passes_model`).
+    "part": only its keys can be checked, because of `reason`; its run cannot.
     """
     span: Span | None = None
     """Location of the training call, or None for the start of the file."""

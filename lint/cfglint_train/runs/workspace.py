@@ -167,7 +167,7 @@ class Workspace:
             self.documents.note_run(document, None, f"`{reader}` reads this file with its own code")
             return []
         include_idle = self.idle and framework.keys is not None and framework.keys.migrates_idle_files
-        training = [match for match in matches if match.role is None or include_idle]
+        training = [match for match in matches if match.role in (None, "part") or include_idle]
         unread = [match for match in matches if self._is_reported_at_program(match.role, framework, document.path)]
         for match in unread:
             is_part = any(match.root == other.root for other in training) and bool(match.root)
@@ -182,13 +182,19 @@ class Workspace:
         role: Role = "main" if framework.is_run(document) else "companion"
         overrides = self.statements.parse_overrides(framework)
         statements = self._collect_release_statements(framework, document)
+        parts = [match for match in training if match.role == "part"]
+        if parts and (pinned := self._find_older_patch(framework, statements)):
+            self.documents.skip(document.path, f"{pinned} patches its trainers", tool=pinned)
+            return []
+        for match in parts:
+            self.documents.note_run(document, match.span, match.reason, is_part=True)
         configs = [
             Config(
                 name,
                 document,
                 resolve_releases(framework, document, match.root, statements),
                 match.root,
-                role,
+                "companion" if match.role == "part" else role,
                 overrides,
             )
             for match in training
@@ -224,9 +230,23 @@ class Workspace:
 
         return self.repositories.get_index(path).compute_once(ReplacedPlaceholders).is_replaced(mark)
 
+    def _find_older_patch(self, framework: frameworks.Framework, statements: ReleaseStatements) -> str:
+        """Return a package that patches the framework if its newest known release is ruled out, or an empty string.
+
+        The framework's releases that an older release of the package requires are unknown.
+        """
+        for name, patch in framework.manifest.patched_by.items():
+            pin, stated = statements.pins.get(name), statements.get_release(name)
+            if stated is not None and stated.version != patch["release"]:
+                return name
+            if pin is not None and not (pin.is_consistent and pin.constraint.is_satisfied_by(patch["release"])):
+                return name
+        return ""
+
     def _find_replacing_package(self, document: Document, name: str) -> str:
         """Return the package that replaces the trainers of a Python file, or an empty string."""
-        packages = list_frameworks()[name].replaced_by
+        manifest = list_frameworks()[name]
+        packages = (*manifest.replaced_by, *manifest.patched_by)
         if not packages or document.syntax != "python" or not self.sources.roots.find_root(document.path)[1]:
             return ""
         from cfglint_train.forks.replaced import find_replacing_package
