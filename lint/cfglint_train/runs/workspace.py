@@ -350,9 +350,44 @@ class Workspace:
         if not self.upstream:
             config.evidence = collect_evidence(config, statements.pins, self.forks, self.scripts)
 
-    def resolve_run(self, main: Config) -> Run:
-        """Return the run of a main config. Raise `FactError` if a stated fact is invalid."""
-        launch = self._merge_launches(main)
+    def resolve_switched_runs(self, main: Config, run: Run) -> list[tuple[Run, str]]:
+        """Return runs of a Python script that launches or a switch give a DeepSpeed file, each with its assumption.
+
+        Empty if `run`, which combines all launches, has a DeepSpeed file. The assumption is empty for launches in
+        scripts.
+        """
+        if main.document.syntax != "python" or main.role != "main" or b"deepspeed" not in main.document.source:
+            return []
+        if any("deepspeed" in companions for companions in (run.inputs.companions, *run.inputs.variants)):
+            return []
+        groups: dict[tuple[str, str], list[Launch]] = {}
+        for launch in self.scripts.list_program_launches(main):
+            override = launch.overrides.get(_DEEPSPEED)
+            if override is not None and isinstance(override.value, str):
+                # The assumption holds for the whole run, so no single comparison rests on it.
+                overrides = {**launch.overrides, _DEEPSPEED: _drop_assumption(override)}
+                group = groups.setdefault((override.value, override.origin.assumption), [])
+                group.append(launch._replace(overrides=overrides))
+        runs = [
+            (self.resolve_run(main, _merge_if_any(launches)), assumption)
+            for (_, assumption), launches in groups.items()
+        ]
+        if not groups:
+            from cfglint_train.frameworks.trainer_script.switches import find_switched_settings  # few scripts have one
+
+            settings = find_switched_settings(main, _DEEPSPEED)
+            if settings:
+                assumption = settings[_DEEPSPEED].origin.assumption
+                overrides = {**settings, _DEEPSPEED: _drop_assumption(settings[_DEEPSPEED])}
+                runs = [(self.resolve_run(main.replace(overrides=overrides)), assumption)]
+        return [(item, assumption) for item, assumption in runs if "deepspeed" in item.inputs.companions]
+
+    def resolve_run(self, main: Config, launch: MergedLaunch | None = None) -> Run:
+        """Return the run of a main config. Raise `FactError` if a stated fact is invalid.
+
+        `launch`: the launch to use instead of all launches of the config.
+        """
+        launch = launch or self._merge_launches(main)
         caller_launch = self._merge_caller_launches(main) if main.document.syntax == "shell" else launch
         if caller_launch is not None:
             main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
@@ -686,6 +721,13 @@ def _list_launched_keys(main: Config) -> Iterator[LaunchedKey]:
             yield LaunchedKey(
                 route, Entry(Scalar(place.span, name, value=name), Scalar(place.span, "")), place.document
             )
+
+
+_DEEPSPEED: Final[Route] = ("deepspeed",)
+
+
+def _drop_assumption(override: Override) -> Override:
+    return override._replace(origin=override.origin._replace(assumption=""))
 
 
 def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:
