@@ -51,7 +51,7 @@ def test_the_file_of_launches_that_switch_deepspeed_on_is_judged(
     (finding,) = [item for item in result.findings if item.code == "XFL001"]
     assert (finding.path, finding.severity) == ("ds.json", severity)
     assert finding.notes[-1].startswith(note)
-    assert len(result.runs) == 1
+    assert result.run_count == 1
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,14 @@ def test_a_switched_run_that_agrees_with_its_file_is_silent(tmp_path: Path, old:
     for name, text in texts.items():
         (tmp_path / name).write_text(text.replace(old, new))
     assert [item for item in lint(tmp_path).findings if item.code == "XFL001"] == []
+
+
+def test_what_is_wrong_in_the_file_itself_stays_an_error_under_a_switch(tmp_path: Path) -> None:
+    text = '{"zero_optimization": {"offload_optimizer": false}, "fp16": {"enabled": true}, "bf16": {"enabled": true}}'
+    (tmp_path / "ds.json").write_text(text)
+    alone = [(item.code, item.severity, item.start) for item in lint(tmp_path).findings]
+    (tmp_path / "train.py").write_text(SWITCHED)
+    switched = [(item.code, item.severity, item.start) for item in lint(tmp_path).findings if item.path == "ds.json"]
+    assert "error" in {severity for _, severity, _ in alone}
+    assert {*alone} <= {*switched}
+    assert len(switched) == len({*switched})

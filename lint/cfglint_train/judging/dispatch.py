@@ -246,7 +246,8 @@ class LintRun:
 
         Findings are at most warnings if the run rests on an assumption.
         """
-        for config in run.companions:
+        # A companion that is only assumed is checked by itself; only its comparison with the script is added.
+        for config in run.companions if not assumption else ():
             if (config.document.path, config.root) not in self.ledger.config_keys:
                 self._check_config(config, turn)
         paths = {config.document.path for config in run.companions} - {run.main.document.path}
@@ -258,8 +259,10 @@ class LintRun:
             rule = registry.RULES[finding.code]
             if finding.path not in paths or rule.estimates or rule.unchecked is not None:
                 return None
+            if assumption and not rule.module.startswith("companions."):
+                return None
             finding = finding._replace(notes=tuple(dict.fromkeys((*finding.notes, note))))
-            if not assumption or finding.run is None or finding.severity != "error":
+            if not assumption or finding.severity != "error":
                 return finding
             return finding._replace(severity="warning", certainty="assumed")
 
