@@ -251,7 +251,7 @@ class LintRun:
             if (config.document.path, config.root) not in self.ledger.config_keys:
                 self._check_config(config, turn)
         paths = {config.document.path for config in run.companions} - {run.main.document.path}
-        origin = run.main.get_origin("deepspeed")
+        origin = run.main.get_origin(load(run.main.framework).launch_interface.companion_setting)
         line = "" if origin.place is None else f":{origin.place.document.locate(origin.place.span.start).line}"
         note = f"assumes {assumption}" if assumption else f"applies to the launch in {origin.note}{line}"
 

@@ -351,21 +351,23 @@ class Workspace:
             config.evidence = collect_evidence(config, statements.pins, self.forks, self.scripts)
 
     def resolve_switched_runs(self, main: Config, run: Run) -> list[tuple[Run, str]]:
-        """Return runs of a Python script that launches or a switch give a DeepSpeed file, each with its assumption.
+        """Return runs of a Python script to which launches or a switch add a companion, each with its assumption.
 
-        Empty if `run`, which combines all launches, has a DeepSpeed file. The assumption is empty for launches in
+        Empty if `run`, which combines all launches, has such a companion. The assumption is empty for launches in
         scripts.
         """
-        if main.document.syntax != "python" or main.role != "main" or b"deepspeed" not in main.document.source:
+        setting = frameworks.load(main.framework).launch_interface.companion_setting
+        if not setting or main.document.syntax != "python" or setting.encode() not in main.document.source:
             return []
-        if any("deepspeed" in companions for companions in (run.inputs.companions, *run.inputs.variants)):
+        if any(setting in companions for companions in (run.inputs.companions, *run.inputs.variants)):
             return []
+        route: Route = (setting,)
         groups: dict[tuple[str, str], list[Launch]] = {}
         for launch in self.scripts.list_program_launches(main):
-            override = launch.overrides.get(_DEEPSPEED)
+            override = launch.overrides.get(route)
             if override is not None and isinstance(override.value, str):
                 # The assumption holds for the whole run, so no single comparison rests on it.
-                overrides = {**launch.overrides, _DEEPSPEED: _drop_assumption(override)}
+                overrides = {**launch.overrides, route: _drop_assumption(override)}
                 group = groups.setdefault((override.value, override.origin.assumption), [])
                 group.append(launch._replace(overrides=overrides))
         runs = [
@@ -375,12 +377,12 @@ class Workspace:
         if not groups:
             from cfglint_train.frameworks.trainer_script.switches import find_switched_settings  # few scripts have one
 
-            settings = find_switched_settings(main, _DEEPSPEED)
+            settings = find_switched_settings(main, route)
             if settings:
-                assumption = settings[_DEEPSPEED].origin.assumption
-                overrides = {**settings, _DEEPSPEED: _drop_assumption(settings[_DEEPSPEED])}
+                assumption = settings[route].origin.assumption
+                overrides = {**settings, route: _drop_assumption(settings[route])}
                 runs = [(self.resolve_run(main.replace(overrides=overrides)), assumption)]
-        return [(item, assumption) for item, assumption in runs if "deepspeed" in item.inputs.companions]
+        return [(item, assumption) for item, assumption in runs if setting in item.inputs.companions]
 
     def resolve_run(self, main: Config, launch: MergedLaunch | None = None) -> Run:
         """Return the run of a main config. Raise `FactError` if a stated fact is invalid.
@@ -721,9 +723,6 @@ def _list_launched_keys(main: Config) -> Iterator[LaunchedKey]:
             yield LaunchedKey(
                 route, Entry(Scalar(place.span, name, value=name), Scalar(place.span, "")), place.document
             )
-
-
-_DEEPSPEED: Final[Route] = ("deepspeed",)
 
 
 def _drop_assumption(override: Override) -> Override:
