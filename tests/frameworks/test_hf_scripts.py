@@ -468,3 +468,42 @@ def test_a_settings_file_with_known_keys_is_silent(tmp_path: Path) -> None:
 def test_a_parser_that_allows_other_keys_ignores_them(tmp_path: Path) -> None:
     findings = list_file_findings(tmp_path, "yaml", ", allow_extra_keys=True", ours=1)
     assert findings == ["args.yaml warning KEY001"]
+
+
+PATCHED = """\
+from transformers import Trainer, TrainingArguments
+from unsloth import FastLanguageModel
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-7B")
+training = TrainingArguments("out", warmup_ratio=0.03, max_seq_length=2048)
+Trainer(model=model, args=training, train_dataset=data, tokenizer=tokenizer).train()
+"""
+
+
+def test_the_keys_of_a_trainer_that_unsloth_patches_are_checked(tmp_path: Path) -> None:
+    """Bound transformers by unsloth's own requirement, and leave the run itself unchecked."""
+    (tmp_path / "train.py").write_text(PATCHED)
+    result = lint(tmp_path)
+    assert [item.code for item in result.findings] == ["CHK005", "KEY001", "REL002"]
+    assert result.findings[2].message.startswith("transformers 5.17.0 refuses this file (`tokenizer`")
+    assert (result.skipped, result.runs) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "requirements"),
+    [
+        ("from transformers import Trainer", "from trl import SFTTrainer as Trainer", ""),
+        ("import Trainer, TrainingArguments", "import Trainer\nfrom unsloth import UnslothTrainingArguments as T", ""),
+        ("", "", "unsloth==2025.1.5\n"),
+        (", max_seq_length=2048", "", "unsloth\ntransformers==4.46.3\n"),
+    ],
+)
+def test_what_unsloth_replaces_or_another_release_accepts_is_not_reported(
+    tmp_path: Path, old: str, new: str, requirements: str
+) -> None:
+    text = PATCHED.replace(old, new).replace(
+        " = TrainingArguments(", " = T(" if " as T" in new else " = TrainingArguments("
+    )
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "requirements.txt").write_text(requirements)
+    assert [item for item in lint(tmp_path).findings if item.code != "CHK005"] == []

@@ -36,6 +36,7 @@ class RecognisedConfig(Frozen):
     "other": the file does not train (inference, export). "unread": it trains, but its settings cannot be read;
     `reason` gives the cause. "program": like "unread", but a launch may make its settings readable. "handed": like
     "unread", provided that another file passes it a model of the framework's kind (`LaunchInterface.passes_model`).
+    "part": only its keys can be checked, because of `reason`; its run cannot.
     """
     span: Span | None = None
     """Location of the training call, or None for the start of the file."""
@@ -140,6 +141,8 @@ class LaunchInterface(Frozen):
     """Predicate: a Python program passes a model of the framework's kind to code that it imports from a file."""
     read_launcher_options: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
     """Function that maps the launcher's options, named with underscores, to settings by route, each with its option."""
+    companion_setting: str = ""
+    """Setting, named after a companion's framework, by which only some launches of a program may add the companion."""
     uses_all_launched_gpus: Callable[[Config], bool] = lambda _: True
     """Predicate: a job runs on all GPUs of its launch, not just on the number that its own options state."""
 

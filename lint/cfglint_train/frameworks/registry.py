@@ -17,6 +17,8 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
   configuration, regardless of its keys; absent: the keys alone decide.
 - `launches`: the launcher that accepts its file as an option, if the file configures a launcher.
 - `replaced_by`: packages that replace its trainers when a script imports them.
+- `patched_by`: packages that keep the arguments of its trainers, but change their steps and the model, when a script
+  imports them. Each has its newest known `release`, and the `range` of the framework's releases that it requires.
 - `rules`: codes of rules that apply only to frameworks that list them.
 
 `packages.json` lists the packages that are not frameworks. They have a `tree`, as above, if scripts pass settings to
@@ -74,6 +76,7 @@ class FrameworkManifest(Frozen):
     program_patterns: tuple[str, ...]
     training_pattern: str | None
     replaced_by: tuple[str, ...]
+    patched_by: Mapping[str, Mapping[str, str]]
     rules: frozenset[str]
     folder: str
 
@@ -148,6 +151,7 @@ def _build_manifest(name: str, folder: str, content: Mapping[str, Any]) -> Frame
         tuple(content.get("entries", ())),
         content.get("trains"),
         tuple(content.get("replaced_by", ())),
+        content.get("patched_by", {}),
         frozenset(content.get("rules", ())),
         folder,
     )

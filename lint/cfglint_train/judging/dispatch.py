@@ -125,15 +125,20 @@ class LintRun:
         """
         for turn, path in numbered_paths:
             runs: list[tuple[int, Run]] = []
+            switched: list[tuple[int, Run, str]] = []
             configs = self._read_configs(path)
             if len(configs) > MAX_CONFIGS:
                 self._report_limit(path, f"more than {MAX_CONFIGS} configurations; the rest were not checked")
             for config in configs[:MAX_CONFIGS]:
                 if config.role == "main":
-                    runs += [(turn, run) for run in self._assemble_run(config)]
+                    assembled = self._assemble_run(config)
+                    runs += [(turn, run) for run in assembled]
+                    switched += [(turn, *item) for run in assembled for item in self._assemble_switched(config, run)]
                 else:
                     self.ledger.companion_turns[path] = turn
             self._check_runs(runs)
+            for turn, run, assumption in switched:
+                self._check_switched(run, assumption, turn)
 
     def check_unnamed_companions(self) -> None:
         """Check companions that no main config names, each as a run of its own."""
@@ -231,6 +236,38 @@ class LintRun:
         run.inputs = run.inputs._replace(find_refusals=partial(_find_refusals, self.workspace))
         return [run]
 
+    def _assemble_switched(self, config: Config, run: Run) -> list[tuple[Run, str]]:
+        """Return the runs in which only some launches of a config use a further companion, with the assumptions."""
+        resolve = partial(self.workspace.resolve_switched_runs, run=run)
+        return self._try(config.document.path, resolve, config) or []
+
+    def _check_switched(self, run: Run, assumption: str, turn: int) -> None:
+        """Check the companions of a run that only some launches start, without the run's memory.
+
+        Findings are at most warnings if the run rests on an assumption.
+        """
+        # A companion that is only assumed is checked by itself; only its comparison with the script is added.
+        for config in run.companions if not assumption else ():
+            if (config.document.path, config.root) not in self.ledger.config_keys:
+                self._check_config(config, turn)
+        paths = {config.document.path for config in run.companions} - {run.main.document.path}
+        origin = run.main.get_origin(load(run.main.framework).launch_interface.companion_setting)
+        line = "" if origin.place is None else f":{origin.place.document.locate(origin.place.span.start).line}"
+        note = f"assumes {assumption}" if assumption else f"applies to the launch in {origin.note}{line}"
+
+        def convert(finding: Finding) -> Finding | None:
+            rule = registry.RULES[finding.code]
+            if finding.path not in paths or rule.estimates or rule.unchecked is not None:
+                return None
+            if assumption and not rule.module.startswith("companions."):
+                return None
+            finding = finding._replace(notes=tuple(dict.fromkeys((*finding.notes, note))))
+            if not assumption or finding.severity != "error":
+                return finding
+            return finding._replace(severity="warning", certainty="assumed")
+
+        self._check(run, turn, convert)
+
     def _try(self, path: str, function: Callable[[Subject], Product], argument: Subject) -> Product | None:
         """Call a function on a file within its CPU time; return None and record the trouble if it fails.
 
@@ -297,18 +334,24 @@ class LintRun:
         self._read_document(config.document, turn)
         self._check(config, turn)
 
-    def _check(self, subject: Config | Run, turn: int) -> None:
-        """Run the rules over a config or a run, and collect their findings."""
+    def _check(
+        self,
+        subject: Config | Run,
+        turn: int,
+        convert: Callable[[Finding], Finding | None] = lambda finding: finding,
+    ) -> None:
+        """Run the rules over a config or a run, and collect the findings that `convert` returns."""
         path = (subject if isinstance(subject, Config) else subject.main).document.path
         checked = self._try(path, partial(check, selection=self.selection), subject)
         if checked is None:
             return
         if checked.is_truncated:
             self._report_limit(path, f"more than {MAX_FINDINGS} findings; the others are not shown")
-        for finding in checked.findings:
+        findings = [item for finding in checked.findings if (item := convert(finding)) is not None]
+        for finding in findings:
             if finding.place is not None:
                 self._read_document(finding.place.document, turn)
-        self.ledger.add(checked.findings, turn)
+        self.ledger.add(findings, turn)
         self.ledger.troubles += checked.troubles
         self.ledger.secrets |= checked.secrets
 

@@ -91,6 +91,20 @@ class LaunchScripts:
             or list(self._find_docstring_launches(main))
         )
 
+    def list_program_launches(self, main: Config) -> list[Launch]:
+        """Return every launch of a Python script that scripts, READMEs, jobs and its docstring show."""
+        path = main.document.path
+        launches = [
+            launch
+            for document in self._find_scripts(path)
+            for launch in self._find_script_launches(main, document, self.find_uses_in(document, path))
+        ]
+        return [
+            *launches,
+            *self._find_example_launches(main, every=True),
+            *self._find_docstring_launches(main, every=True),
+        ]
+
     def list_launch_words(self, path: str) -> tuple[tuple[str, ...], ...]:
         """Return the words that scripts, or else READMEs and other examples, pass to a Python script, each once.
 
@@ -215,8 +229,11 @@ class LaunchScripts:
             for launch in find_argument_launches(document, main, framework):
                 yield convert_generic(launch, main)
 
-    def _find_docstring_launches(self, main: Config) -> Iterator[Launch]:
-        """Yield the launches by the first command in a Python script's docstring that starts the script itself."""
+    def _find_docstring_launches(self, main: Config, every: bool = False) -> Iterator[Launch]:
+        """Yield the launches by the commands in a Python script's docstring that start the script itself.
+
+        Only the first command counts unless `every` is true.
+        """
         program = main.document
         if program.syntax != "python":
             return
@@ -237,11 +254,14 @@ class LaunchScripts:
             for invocation in self._list_invocations(document, program.path)
         )
         uses = [(invocation, words) for invocation, words in candidates if words is not None]
-        for launch in self._find_script_launches(main, document, uses[:1]):
+        for launch in self._find_script_launches(main, document, uses if every else uses[:1]):
             yield convert_full_example(launch)
 
-    def _find_example_launches(self, main: Config) -> Iterator[Launch]:
-        """Yield the launches that the nearest READMEs, Makefiles and YAML jobs show."""
+    def _find_example_launches(self, main: Config, every: bool = False) -> Iterator[Launch]:
+        """Yield the launches that the nearest READMEs, Makefiles and YAML jobs show.
+
+        Only the first launch of a Python script in each file counts unless `every` is true.
+        """
         path = main.document.path
         repository = self.repositories.get_index(path)
         if not repository.is_repository:
@@ -258,7 +278,7 @@ class LaunchScripts:
 
                 launches = self._find_script_launches(main, document, self.find_uses_in(document, path))
                 if main.document.syntax == "python":  # Most settings of a Python script come from options.
-                    launches = [convert_full_example(item) for item in launches[:1]]
+                    launches = [convert_full_example(item) for item in (launches if every else launches[:1])]
                 elif is_job(file):
                     launches = [convert_full_example(item, "") for item in launches]
                 else:

@@ -18,6 +18,7 @@ from functools import cache, lru_cache, partial
 
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
+from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.foundation.versions import Constraint, add_final_release, is_final, parse_release
@@ -71,6 +72,13 @@ def find_candidate_releases(
             releases=allowed_releases or (() if newest_allowed is None else (newest_allowed,)),
             reasons=(allowed.origin.note,),
         )
+    for name, patch in framework.manifest.patched_by.items():
+        if isinstance(document, PythonScript) and any(
+            module.partition(".")[0] == name for module in document.list_imports()
+        ):
+            candidate_releases = candidate_releases.narrow(
+                Constraint.parse(patch["range"]).is_satisfied_by, f"{name} {patch['release']} ({patch['range']})"
+            )
     hints: list[tuple[Callable[[str], bool], str]] = [
         *((constraint.is_satisfied_by, reason) for constraint, reason in candidate_releases.comments),
         *(

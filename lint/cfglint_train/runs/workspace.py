@@ -167,7 +167,7 @@ class Workspace:
             self.documents.note_run(document, None, f"`{reader}` reads this file with its own code")
             return []
         include_idle = self.idle and framework.keys is not None and framework.keys.migrates_idle_files
-        training = [match for match in matches if match.role is None or include_idle]
+        training = [match for match in matches if match.role in (None, "part") or include_idle]
         unread = [match for match in matches if self._is_reported_at_program(match.role, framework, document.path)]
         for match in unread:
             is_part = any(match.root == other.root for other in training) and bool(match.root)
@@ -182,13 +182,19 @@ class Workspace:
         role: Role = "main" if framework.is_run(document) else "companion"
         overrides = self.statements.parse_overrides(framework)
         statements = self._collect_release_statements(framework, document)
+        parts = [match for match in training if match.role == "part"]
+        if parts and (pinned := self._find_older_patch(framework, statements)):
+            self.documents.skip(document.path, f"{pinned} patches its trainers", tool=pinned)
+            return []
+        for match in parts:
+            self.documents.note_run(document, match.span, match.reason, is_part=True)
         configs = [
             Config(
                 name,
                 document,
                 resolve_releases(framework, document, match.root, statements),
                 match.root,
-                role,
+                "companion" if match.role == "part" else role,
                 overrides,
             )
             for match in training
@@ -224,9 +230,23 @@ class Workspace:
 
         return self.repositories.get_index(path).compute_once(ReplacedPlaceholders).is_replaced(mark)
 
+    def _find_older_patch(self, framework: frameworks.Framework, statements: ReleaseStatements) -> str:
+        """Return a package that patches the framework if its newest known release is ruled out, or an empty string.
+
+        The framework's releases that an older release of the package requires are unknown.
+        """
+        for name, patch in framework.manifest.patched_by.items():
+            pin, stated = statements.pins.get(name), statements.get_release(name)
+            if stated is not None and stated.version != patch["release"]:
+                return name
+            if pin is not None and not (pin.is_consistent and pin.constraint.is_satisfied_by(patch["release"])):
+                return name
+        return ""
+
     def _find_replacing_package(self, document: Document, name: str) -> str:
         """Return the package that replaces the trainers of a Python file, or an empty string."""
-        packages = list_frameworks()[name].replaced_by
+        manifest = list_frameworks()[name]
+        packages = (*manifest.replaced_by, *manifest.patched_by)
         if not packages or document.syntax != "python" or not self.sources.roots.find_root(document.path)[1]:
             return ""
         from cfglint_train.forks.replaced import find_replacing_package
@@ -330,9 +350,46 @@ class Workspace:
         if not self.upstream:
             config.evidence = collect_evidence(config, statements.pins, self.forks, self.scripts)
 
-    def resolve_run(self, main: Config) -> Run:
-        """Return the run of a main config. Raise `FactError` if a stated fact is invalid."""
-        launch = self._merge_launches(main)
+    def resolve_switched_runs(self, main: Config, run: Run) -> list[tuple[Run, str]]:
+        """Return runs of a Python script to which launches or a switch add a companion, each with its assumption.
+
+        Empty if `run`, which combines all launches, has such a companion. The assumption is empty for launches in
+        scripts.
+        """
+        setting = frameworks.load(main.framework).launch_interface.companion_setting
+        if not setting or main.document.syntax != "python" or setting.encode() not in main.document.source:
+            return []
+        if any(setting in companions for companions in (run.inputs.companions, *run.inputs.variants)):
+            return []
+        route: Route = (setting,)
+        groups: dict[tuple[str, str], list[Launch]] = {}
+        for launch in self.scripts.list_program_launches(main):
+            override = launch.overrides.get(route)
+            if override is not None and isinstance(override.value, str):
+                # The assumption holds for the whole run, so no single comparison rests on it.
+                overrides = {**launch.overrides, route: _drop_assumption(override)}
+                group = groups.setdefault((override.value, override.origin.assumption), [])
+                group.append(launch._replace(overrides=overrides))
+        runs = [
+            (self.resolve_run(main, _merge_if_any(launches)), assumption)
+            for (_, assumption), launches in groups.items()
+        ]
+        if not groups:
+            from cfglint_train.frameworks.trainer_script.switches import find_switched_settings  # few scripts have one
+
+            settings = find_switched_settings(main, route)
+            if settings:
+                assumption = settings[route].origin.assumption
+                overrides = {**settings, route: _drop_assumption(settings[route])}
+                runs = [(self.resolve_run(main.replace(overrides=overrides)), assumption)]
+        return [(item, assumption) for item, assumption in runs if setting in item.inputs.companions]
+
+    def resolve_run(self, main: Config, launch: MergedLaunch | None = None) -> Run:
+        """Return the run of a main config. Raise `FactError` if a stated fact is invalid.
+
+        `launch`: the launch to use instead of all launches of the config.
+        """
+        launch = launch or self._merge_launches(main)
         caller_launch = self._merge_caller_launches(main) if main.document.syntax == "shell" else launch
         if caller_launch is not None:
             main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
@@ -666,6 +723,10 @@ def _list_launched_keys(main: Config) -> Iterator[LaunchedKey]:
             yield LaunchedKey(
                 route, Entry(Scalar(place.span, name, value=name), Scalar(place.span, "")), place.document
             )
+
+
+def _drop_assumption(override: Override) -> Override:
+    return override._replace(origin=override.origin._replace(assumption=""))
 
 
 def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:

@@ -13,6 +13,8 @@ A run of which cfglint reads only a part is checked for that part, and reported 
 
 - A script creates its trainer in a method that nothing in the script calls.
 - A dictionary passes further settings (`SFTConfig(bf16=True, **settings)`).
+- A script imports unsloth and creates a transformers Trainer: only its keys are checked, because unsloth patches the
+  Trainer's steps and the model.
 
 cfglint finds commands in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles,
 justfiles and YAML job files. It reads the code cells of a notebook as one script.

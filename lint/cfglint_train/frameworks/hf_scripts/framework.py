@@ -64,6 +64,7 @@ FRAMEWORK: Final = Framework(
         accepts_recipe=_is_settings_file,
         main_syntaxes=frozenset(("python",)),
         passes_model=is_passing_model,
+        companion_setting="deepspeed",
     ),
     traits=Traits(
         runs_trainer=True,

@@ -18,6 +18,7 @@ from cfglint_train.foundation.regular_files import is_python_test
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.hf_scripts.model_sources import find_imported_source, is_passing, list_model_arguments
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.frameworks.trainer_script.runs import list_imported_trainers, list_packages
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
     from cfglint_train.frameworks.trainer_script.runs import (
         drop_repeated,
-        find_replacement,
         find_unreached_trainer,
         has_trainer,
         list_derived_trainers,
@@ -77,9 +77,9 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         return []
     if "trl" in modules and has_trainer(document, (*TRAINERS, *list_derived_trainers(document, "trl", TRAINERS))):
         return []
-    replacement = find_replacement(modules, "hf_scripts")
-    if replacement is not None:
-        return [RecognisedConfig((), _SCORE, f"{replacement} replaces the Trainer", "other")]
+    patch = next((name for name in list_frameworks()["hf_scripts"].patched_by if name in modules), None)
+    if patch is not None:
+        return _list_keys(document, patch) or [RecognisedConfig((), _SCORE, f"{patch} replaces the Trainer", "other")]
     trainers = (*HF_TRAINERS, *list_derived_trainers(document, "transformers", HF_TRAINERS))
     if not has_trainer(document, trainers):
         return _recognise_other_training(document, modules)
@@ -93,6 +93,17 @@ def recognise(document: Document) -> list[RecognisedConfig]:
         ]
     configs = [_recognise_run(document, number, run) for number, run in enumerate(runs)]
     return drop_repeated([*configs, *list_gaps(runs, configs)])
+
+
+def _list_keys(document: PythonDocument, patch: str) -> list[RecognisedConfig]:
+    """Return the settings of a Trainer whose steps and model a package patches; only their keys can be checked."""
+    from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS
+
+    return [
+        RecognisedConfig((number,), _SCORE, f"{patch} patches its Trainer and its model", "part", run.span)
+        for number, run in enumerate(_prepare_runs(document))
+        if not run.refusal and run.config_class in HF_CONFIGS
+    ]
 
 
 def _is_of_transformers(document: PythonDocument, name: str) -> bool:

@@ -60,6 +60,7 @@ FRAMEWORK: Final = Framework(
         parse_trailing=_parse_trailing,
         list_recipes=_list_recipes,
         accepts_recipe=_is_recipe_option,
+        companion_setting="deepspeed",
     ),
     traits=Traits(
         runs_trainer=True,
