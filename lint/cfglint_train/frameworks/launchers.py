@@ -255,6 +255,13 @@ def _walk_launchers(document: ShellDocument, invocation: Invocation) -> Iterator
 
 
 # Launcher names of the plan. The innermost launcher counts; `python` counts only if nothing else launches.
+LOCAL_LAUNCHERS: Final = frozenset((
+    "accelerate launch", "axolotl", "command", "deepspeed", "env", "exec", "ionice", "llamafactory-cli", "nice",
+    "nohup", "numactl", "python", "setsid", "srun", "stdbuf", "taskset", "time", "timeout", "torchrun", "trl",
+    "unbuffer", "uv run",
+))  # fmt: skip
+"""Launchers that start a program in the current folder."""
+
 LAUNCHER_NAMES: Final[Mapping[str, str]] = {
     "torchrun": "torchrun",
     "deepspeed": "deepspeed",

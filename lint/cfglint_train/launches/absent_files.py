@@ -16,6 +16,7 @@ from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import find_similar
+from cfglint_train.frameworks.launchers import LOCAL_LAUNCHERS
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.sources import Sources
 
@@ -24,12 +25,6 @@ _FETCHED: Final = re.compile(rb"\b(?:git[ \t]+(?:clone|checkout|switch|pull|fetc
 """Commands that may bring files which the repository lacks."""
 _STANDS_FOR: Final = re.compile(r"your|path_?to|xxx|placeholder|[<>{}*?\[\]]", re.IGNORECASE)
 """Parts of names that the user replaces, or that stand for several files."""
-_HERE: Final = frozenset((
-    "accelerate launch", "axolotl", "command", "deepspeed", "env", "exec", "ionice", "llamafactory-cli", "nice",
-    "nohup", "numactl", "python", "setsid", "srun", "stdbuf", "taskset", "time", "timeout", "torchrun", "trl",
-    "unbuffer", "uv run",
-))  # fmt: skip
-"""Launchers that start a program in the current folder."""
 _ELSEWHERE: Final = re.compile(r"--(?:container|chdir|directory|working[-_]dir)")
 """Options that run a command in another folder or machine."""
 
@@ -77,7 +72,7 @@ def _is_started_here(document: ShellDocument, invocation: Invocation) -> bool:
     if invocation.scope is None or invocation.scope.script.parent is not None:
         return False
     launchers = list(document.list_launchers(invocation))
-    if not all(launcher.program in _HERE for launcher in launchers):
+    if not all(launcher.program in LOCAL_LAUNCHERS for launcher in launchers):
         return False
     directives = [other for other in document.invocations if other.is_directive]
     words = [word.text for other in (*launchers, *directives) for word in other.words]
