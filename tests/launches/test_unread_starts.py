@@ -75,44 +75,6 @@ def test_a_script_without_an_extension_is_one(tmp_path: Path) -> None:
     assert not [finding for finding in lint(tmp_path).findings if finding.code == "CHK005"]
 
 
-SCRIPTS = {
-    "plain": f"deepspeed --module {OPTIONS}\n",
-    "variables": f"# train\nexport A=1\nB='x y'\n\nC=2 nohup torchrun -m {OPTIONS}\n",
-    "continued": f"torchrun \\\n  -m {OPTIONS}\n",
-    "windows": f"A=1\r\ntorchrun -m {OPTIONS}\r\n",
-}
-TEXTS = {
-    "prose": f"deepspeed makes it fast\n\n    deepspeed --module {OPTIONS}\n",
-    "later": f"Run this:\ndeepspeed --module {OPTIONS}\n",
-    "notes.text": f"deepspeed --module {OPTIONS}\n",
-    "name": "torchrun",
-    "empty": "",
-}
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_a_file_without_an_extension_that_begins_with_a_launch_is_a_script(tmp_path: Path, name: str) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / name).write_bytes(SCRIPTS[name].encode())
-    assert name in {finding.path for finding in lint(tmp_path).findings}
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_other_texts_are_no_scripts(tmp_path: Path, name: str) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / name).write_text(TEXTS[name])
-    assert not lint(tmp_path).findings
-
-
-def test_a_script_without_an_extension_launches_its_files(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "run.yaml").write_text(
-        "model_name_or_path: gpt2\nstage: sft\ndataset: a\ntemplate: default\noutput_dir: o\n"
-    )
-    (tmp_path / "start").write_text("CUDA_LAUNCH_BLOCKING=1 llamafactory-cli train run.yaml\n")
-    assert ("start", "KEY007") in {(finding.path, finding.code) for finding in lint(tmp_path).findings}
-
-
 def test_a_file_of_unknown_name_is_named_once_in_a_file(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     recipe = "\taxolotl train $(CONFIG)\n\taxolotl train $(OTHER)\n"

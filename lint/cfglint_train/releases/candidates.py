@@ -18,7 +18,6 @@ from functools import cache, lru_cache, partial
 
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
-from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.foundation.versions import Constraint, add_final_release, is_final, parse_release
@@ -72,7 +71,10 @@ def find_candidate_releases(
             releases=allowed_releases or (() if newest_allowed is None else (newest_allowed,)),
             reasons=(allowed.origin.note,),
         )
-    for name, patch in framework.manifest.patched_by.items():
+    patches = framework.manifest.patched_by if document.syntax == "python" else {}
+    for name, patch in patches.items():
+        from cfglint_train.documents.python.script import PythonScript
+
         if isinstance(document, PythonScript) and any(
             module.partition(".")[0] == name for module in document.list_imports()
         ):

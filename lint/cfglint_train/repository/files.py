@@ -41,21 +41,6 @@ STDIN: Final = "-"
 
 _FIRST_LINE_BYTES: Final = 80
 """Number of bytes read to find the first line of a file."""
-_BEGINNING_BYTES: Final = 2048
-"""Number of bytes read to find the first command of a file."""
-
-LAUNCHER_CLUES: Final = (
-    b"accelerate", b"axolotl", b"deepspeed", b"llamafactory-cli", b"mpirun", b"python", b"srun", b"torchrun", b"trl",
-)  # fmt: skip
-"""Words, one of which is in every launch."""
-_LAUNCH: Final = re.compile(
-    rb"(?:[ \t]*(?:#[^\n]*|(?:export[ \t]+)?[A-Za-z_]\w*=[^\n]*)?\n)*"  # comments and variables
-    rb"[ \t]*(?:[A-Za-z_]\w*=[^\s\"'`$()]*[ \t]+)*(?:nohup[ \t]+)?"
-    rb"(?:accelerate(?:[ \t]+|-)launch[ \t]|axolotl[ \t]+train[ \t]|llamafactory-cli[ \t]+train[ \t]"
-    rb"|trl[ \t]+(?:sft|dpo|grpo|kto|reward|rloo)[ \t]"
-    rb"|(?:deepspeed|torchrun|mpirun|srun|python[0-9.]*)[ \t]+(?:-|[\w./-]+\.py\b|\\\n))"
-)
-"""Text whose first command starts a training program."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
@@ -102,23 +87,14 @@ def is_shell_script(path: str) -> bool:
 
 
 def is_plain_script(path: str) -> bool:
-    """Return whether a file without an extension is a shell script.
-
-    Its first line (`#!/bin/bash`) or its first command (`accelerate launch`) shows it.
-    """
+    """Return whether a file without an extension is a shell script, by its first line (`#!/bin/bash`)."""
     name = os.path.basename(path)
-    if name.startswith(".") or "." in name or name in RECIPES:
+    if name.startswith(".") or "." in name:
         return False
     try:
-        beginning = read_beginning(path, _BEGINNING_BYTES)
+        return _detect_shebang(read_beginning(path, _FIRST_LINE_BYTES)) == "shell"
     except OSError:
         return False
-    return _detect_shebang(beginning) == "shell" or _is_launch(beginning)
-
-
-def _is_launch(source: bytes) -> bool:
-    """Return whether the first command of a text without `#!` is a launcher with a program or options."""
-    return _LAUNCH.match(source[:_BEGINNING_BYTES].removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")) is not None
 
 
 def _detect_shebang(source: bytes) -> str | None:
@@ -132,7 +108,7 @@ def _detect_shebang(source: bytes) -> str | None:
 def detect_syntax(path: str, source: bytes) -> str | None:
     """Return a file's syntax by its name, or else by its first line, or None if it is unknown.
 
-    A file without an extension may also be a launch, YAML or JSON, by its contents.
+    A file without an extension may also be YAML or JSON, by its contents.
     """
     extension = os.path.splitext(path)[1].lower()
     if extension in SYNTAXES:
@@ -143,8 +119,6 @@ def detect_syntax(path: str, source: bytes) -> str | None:
         return _detect_shebang(source)
     if extension:
         return None
-    if _is_launch(source):
-        return "shell"
     if source.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return "json"
     return "yaml" if path == STDIN or registry.is_probable_config(source, "yaml") else None

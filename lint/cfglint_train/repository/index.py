@@ -41,7 +41,7 @@ MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
 _SCRIPT: Final = "script"
-"""Key of the question whether a file without an extension may be a script, by its `#!` or a launcher in it."""
+"""Key of the question whether a file without an extension is a script, by its `#!`."""
 
 Outcome = TypeVar("Outcome")
 
@@ -225,7 +225,7 @@ class RepositoryIndex:
         """Return the files with a clue to each question; every file is read only once for all questions."""
         if self._answers is None:
             self._answers = deadline.run_untimed(
-                lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!", *files.LAUNCHER_CLUES)}}, use_cache=True)
+                lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, use_cache=True)
             )
         return self._answers
 
