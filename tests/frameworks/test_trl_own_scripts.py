@@ -195,3 +195,14 @@ def test_the_parser_itself_refuses_the_same(tmp_path: Path, release: str) -> Non
         ]
         assert answer["why"] is None
         assert sorted(rejected) == answer["unused"]
+
+
+def test_a_trainer_may_be_imported_under_another_name(tmp_path: Path) -> None:
+    script = (
+        "from trl import DPOConfig, DPOTrainer as Preferences\n"
+        'args = DPOConfig(output_dir="out", learning_rat=1e-5)\n'
+        'Preferences("Qwen/Qwen2.5-0.5B", args=args, train_dataset=None).train()\n'
+    )
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    findings = lint(tmp_path, build_options(select=["KEY001"])).findings
+    assert [(finding.start.line, finding.code) for finding in findings] == [(2, "KEY001")]

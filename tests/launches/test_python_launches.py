@@ -42,6 +42,11 @@ def test_the_words_of_a_command(name: str) -> None:
     assert extract_commands(IMPORTS + program).replace("\\\n", " ").split() == expected.split()
 
 
+def test_a_program_may_start_itself() -> None:
+    program = 'subprocess.run(["torchrun", "--nproc_per_node", "8", os.path.abspath(__file__)])'
+    assert extract_commands(IMPORTS + program, "train.py").replace("\\\n", " ").split()[-1] == "train.py"
+
+
 def test_words_are_in_their_lines() -> None:
     program = 'run([\n    "a",\n    # a note\n    "--b", "c",\n])\nrun("""d \\\\\n  e""")\n'
     text = extract_commands("from subprocess import run\n" + program)

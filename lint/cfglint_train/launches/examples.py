@@ -58,7 +58,7 @@ def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[st
     if path.endswith(".py"):
         from cfglint_train.launches.python_launches import extract_commands  # lazy: few programs start others
 
-        yield extract_commands(text)
+        yield extract_commands(text, name)
     elif is_makefile(path):
         yield _replace_exits(makefiles.extract_commands(text, index.compute_once(_list_make_variables)))
     elif name in JUSTFILES:

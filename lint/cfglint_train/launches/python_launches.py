@@ -25,22 +25,25 @@ _MAX_DEPTH: Final = 2
 """Maximum number of nested functions through which a command passed as a parameter is followed."""
 
 
-def extract_commands(text: str) -> str:
-    """Return the commands that a Python program starts, or an empty string if it starts none or does not parse."""
+def extract_commands(text: str, name: str = "") -> str:
+    """Return the commands that a Python program starts, or an empty string if it starts none or does not parse.
+
+    `name`: the file name of the program, which `__file__` stands for.
+    """
     try:
         return _render_script(
-            sorted(_list_commands(parse_tree(text)), key=lambda words: (words[0].line, words[0].column))
+            sorted(_list_commands(parse_tree(text), name), key=lambda words: (words[0].line, words[0].column))
         )
     except RecursionError:
         return ""
 
 
-def _list_commands(tree: ast.Module) -> Iterator[list[ProgramWord]]:
+def _list_commands(tree: ast.Module, name: str) -> Iterator[list[ProgramWord]]:
     """Yield the words of each command."""
     names = map_imports(ast.walk(tree))
     calls = {call: _get_command_arguments(call, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
     command_arguments = [arguments for arguments in calls.values() if arguments]
-    values = NameValues(tree if command_arguments else ast.Module([], []))
+    values = NameValues(tree if command_arguments else ast.Module([], []), name)
     other_calls: dict[str, list[ast.Call]] = {}
     for call, arguments in calls.items():
         if not arguments:

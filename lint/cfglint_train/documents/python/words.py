@@ -19,7 +19,7 @@ _BLOCKS: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler)
 _ADD_METHODS: Final = ("append", "extend")
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}|%[sdif]")
 _NON_WORD: Final = re.compile(r"\W+")
-_IDENTITY_FUNCTIONS: Final = ("str", "fspath", "quote", "expanduser")
+_IDENTITY_FUNCTIONS: Final = ("abspath", "expanduser", "fspath", "quote", "realpath", "str")
 """Functions that return their text argument essentially unchanged."""
 _MAX_DEPTH: Final = 20
 """Maximum nesting of names that are defined in terms of other names."""
@@ -51,9 +51,10 @@ class _Assignment(Frozen):
 class NameValues:
     """Values of names in a program, as far as its source shows them."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        """Collect the assignments of the program."""
+    def __init__(self, tree: ast.Module, file_name: str = "") -> None:
+        """Collect the assignments of the program; `file_name` is what `__file__` stands for, if it is known."""
         self._tree = tree
+        self._file_name = file_name
         self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._assignments: dict[str, list[_Assignment]] = {}
         for name, assignment in _find_assignments(tree):
@@ -141,6 +142,8 @@ class NameValues:
             return _fill_template(node.left, node.right)
         if isinstance(node, ast.Attribute) and node.attr == "executable":
             return [("python", True)]
+        if isinstance(node, ast.Name) and node.id == "__file__" and self._file_name:
+            return [(self._file_name, True)]
         if isinstance(node, ast.Call):
             return self._evaluate_call(node)
         if isinstance(node, ast.Name):

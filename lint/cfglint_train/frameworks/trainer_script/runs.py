@@ -212,14 +212,24 @@ def has_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
     """Return whether a script calls a trainer, directly or through a variable, or derives a class from a trainer."""
     if not any(name.encode() in document.source for name in trainers):
         return False
-    if document.find_calls(*trainers) or find_calls_by_variable(document, trainers):
+    names = _list_local_names(document, trainers)
+    if document.find_calls(*names) or find_calls_by_variable(document, names):
         return True
-    return bool(_find_subclasses(document, trainers))
+    return bool(_find_subclasses(document, names))
 
 
 def find_trainer_calls(document: PythonDocument, trainers: Collection[str]) -> list[ast.Call]:
     """Return the calls of `trainers` and of classes that the script derives from them."""
-    return document.find_calls(*trainers, *_find_subclasses(document, trainers)) if trainers else []
+    names = _list_local_names(document, trainers)
+    return document.find_calls(*names, *_find_subclasses(document, names)) if trainers else []
+
+
+def _list_local_names(document: PythonDocument, trainers: Collection[str]) -> tuple[str, ...]:
+    """Return the names of trainers, and those that the script gives them (`from trl import SFTTrainer as Trainer`)."""
+    import ast
+
+    aliases = (alias for node in document.list_nodes(ast.ImportFrom) for alias in node.names)
+    return (*trainers, *(alias.asname for alias in aliases if alias.asname and alias.name in trainers))
 
 
 def _find_subclasses(document: PythonDocument, trainers: Collection[str]) -> list[str]:
