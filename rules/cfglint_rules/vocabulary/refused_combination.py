@@ -102,11 +102,11 @@ def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Rout
 
 
 def list_stopping_entries(run: Run) -> Iterator[str]:
-    """Yield the entries that are certain to stop the run, as `framework: name`."""
+    """Yield the entries that stop the run, or may stop it, as `framework: name`."""
     for config in run.configs:
         if _has_clauses(config):
             for clause, scope in find_matching_clauses(load_table(config.framework, "refusals"), Settings(config, run)):
-                if clause.severity == scope.max_severity == "error":
+                if "info" not in (clause.severity, scope.max_severity):
                     yield f"{config.framework}: {clause.name}"
 
 
