@@ -254,7 +254,7 @@ def _compare_subject(row: Row, case: Subject, residuals: Mapping[str, Residual])
         phase=f"{phase.name}: {phase.event}",
         skipped="",
         kind=kind,
-        booking=max(high, expected * (1 + comparable.find_booking_margin(setup, residuals).high)) / GIB,
+        booking=comparable.compute_booking(setup, expected, high, residuals)[0] / GIB,
         rests_on=_collect_evidence(_get_budget(phase), interval_of),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from itertools import combinations
 from math import inf
 
@@ -42,8 +43,8 @@ Bound = Literal["expected", "margin", "upper"]
 class Problem:
     """A run with the room of its phases and its possible moves. Each combination is estimated once.
 
-    `bound`: the value of the training step that must fit on the GPU: the expected one, the expected one with the margin
-    of comparable jobs, or the upper bound.
+    A `bound` is the value of the training step that must fit on the GPU: the expected one, the expected one with the
+    margin of comparable jobs, or the upper bound.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class Problem:
         keep: Collection[str] = (),
         bound: Bound = "expected",
     ) -> None:
-        """Compute the room of each phase, and list the moves that help phases without enough room."""
+        """Compute the room of each phase, and list the moves that help phases without enough room for `bound`."""
         self.run = run
         self.phases = phases
-        self.bound = bound
         self.room = _compute_room(run, phases)
-        lacking = {(phase.name, place) for phase in run.estimate.phases for place in self._list_lacking_places(phase)}
+        lacking = {
+            (phase.name, place) for phase in run.estimate.phases for place in self._list_lacking_places(phase, bound)
+        }
         self._lacking = {name for name, place in lacking if place == "gpu"}
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
         self._refused: list[Mapping[Field, Any]] = []
@@ -66,10 +68,10 @@ class Problem:
         # The search takes the last move of a dimension as the strongest, which one without an estimate is not.
         self.dimensions = [item for item in list_dimensions(run, lacking, keep) if self._is_estimated(item.moves[-1])]
 
-    def can_fit(self, combination: Combination) -> bool:
+    def can_fit(self, combination: Combination, bound: Bound = "expected") -> bool:
         """Return whether every phase has room at every place with a combination."""
         phases = self._estimate(combination)
-        return self._has_needed(phases) and not any(map(self._list_lacking_places, phases))
+        return self._has_needed(phases) and not any(self._list_lacking_places(phase, bound) for phase in phases)
 
     def _estimate(self, combination: Combination) -> tuple[Phase, ...]:
         changes = merge_changes(combination)
@@ -121,28 +123,30 @@ class Problem:
         except CannotEdit:
             return False
 
-    def _list_lacking_places(self, phase: Phase) -> list[Resource]:
+    def _list_lacking_places(self, phase: Phase, bound: Bound) -> list[Resource]:
         """Return the places that lack room for a phase."""
-        return [place for place in places.PLACES if not self._is_within_room(phase, place)]
+        return [place for place in places.PLACES if not self._is_within_room(phase, place, bound)]
 
-    def _is_within_room(self, phase: Phase, place: Resource) -> bool:
+    def _is_within_room(self, phase: Phase, place: Resource, bound: Bound) -> bool:
         budget: Budget | None = getattr(phase, place)
         if budget is None:
             return (phase.name, place) not in self.room
         room = self.room.get((phase.name, place), self.run.hardware.get_capacity(place))
-        return room is None or self._get_need(phase, place, budget) <= room
-
-    def _get_need(self, phase: Phase, place: Resource, budget: Budget) -> float:
-        if self.bound == "expected" or place != "gpu" or phase.name not in STEP_PHASES:
-            return budget.expected
-        margin = find_booking_margin(budget.setup, load_table().residuals).high
-        with_margin = budget.expected * (1 + margin)
-        return min(budget.high, with_margin) if self.bound == "margin" else budget.high
+        is_step = place == "gpu" and phase.name in STEP_PHASES
+        return room is None or (_compute_need(budget, bound) if is_step else budget.expected) <= room
 
     def list_peaks(self, moves: tuple[Move, ...]) -> list[int]:
         """Return the expected GPU bytes, with some moves, of each phase that lacks room without them."""
         phases = self._estimate(moves)
         return [phase.gpu.expected for phase in phases if phase.gpu is not None and phase.name in self._lacking]
+
+
+def _compute_need(budget: Budget, bound: Bound) -> float:
+    if bound == "expected":
+        return budget.expected
+    if bound == "upper":
+        return budget.high
+    return min(budget.high, budget.expected * (1 + find_booking_margin(budget.setup, load_table().residuals).high))
 
 
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
@@ -278,53 +282,43 @@ def find_smallest_for(
     if before is None:
         return None
     problem = Problem(run, phases, keep, "upper")
-    nothing: Combination = (None,) * len(problem.dimensions)
-    if problem.can_fit(nothing):
+    all_ = problem.dimensions
+    nothing: Combination = (None,) * len(all_)
+    if problem.can_fit(nothing, "upper"):
         return None
-    problem.bound = "expected"
     if problem.can_fit(nothing):  # only the upper bound does not fit, which does not justify a smaller batch
-        problem.bound = "upper"
-        problem.dimensions = [
-            _keep_free_moves(dimension, costly=phases is not None) for dimension in problem.dimensions
-        ]
-        return solve(problem, before, goal=goal)
-    problem.bound = "upper"
-    solution = solve(problem, before, FILLS_IN, goal)
+        kept = [_keep_free_moves(dimension, costly=phases is not None) for dimension in all_]
+        return solve(problem, before, kept, "upper", goal=goal)
+    solution = solve(problem, before, all_, "upper", FILLS_IN, goal)
     if solution is not None:
         return solution
-    all_, free = problem.dimensions, _require_free_moves(problem)
-    for problem.bound in ("margin", "expected"):
-        for dimensions in (*_list_switches(problem.run, free), free, all_):
-            problem.dimensions = dimensions
-            solution = solve(problem, before, SAFE, goal)
+    free = _require_free_moves(problem)
+    switches = [_drop_batches(free)] if _is_length_assumed(run) else []
+    bounds: tuple[Bound, ...] = ("margin", "expected")
+    for bound in bounds:
+        for dimensions in (*switches, free, all_):
+            solution = solve(problem, before, dimensions, bound, SAFE, goal)
             if solution is not None:
                 return solution
-    solutions = []
     for dimensions in (all_, free):  # beside moves that give something up, free ones must be of use
-        problem.dimensions = dimensions
-        solution = solve(problem, before, goal=goal)
-        if solution is not None:
-            solutions.append(solution)
-            if solution.after.verdict == "fits":
-                break
-    if not solutions:
-        return None
+        solution = solve(problem, before, dimensions, goal=goal) or solution
+        if solution is not None and solution.after.verdict == "fits":
+            break
     # Offloading keeps the samples whole; it is no move because the host's memory is unknown.
     is_host_known = run.hardware.get_capacity("host") is not None
-    return None if _is_cut(solutions[-1]) and not is_host_known and find_sufficient(run) else solutions[-1]
+    return None if _is_cut(solution) and not is_host_known and find_sufficient(run) else solution
 
 
 _LENGTH: Final[Field] = "sequence.length"
 
 
-def _list_switches(run: Run, dimensions: list[Dimension]) -> list[list[Dimension]]:
-    """Return the dimensions without batches, in a list, if the length of the samples is only assumed.
+def _is_length_assumed(run: Run) -> bool:
+    """Return whether the length of the samples is only assumed. A fix without smaller batches is safe all the same."""
+    return any(item.fact == _LENGTH for item in find_assumptions(run, {_LENGTH}))
 
-    A fix without smaller batches is safe although the length is assumed.
-    """
-    if not any(item.fact == "sequence.length" for item in find_assumptions(run, {_LENGTH})):
-        return []
-    return [[item for item in dimensions if not item.field.startswith("batch.")]]
+
+def _drop_batches(dimensions: list[Dimension]) -> list[Dimension]:
+    return [dimension for dimension in dimensions if not dimension.field.startswith("batch.")]
 
 
 def _require_free_moves(problem: Problem) -> list[Dimension]:
@@ -357,9 +351,17 @@ def _keep_free_moves(dimension: Dimension, costly: bool) -> Dimension:
     return dimension._replace(moves=tuple(free))
 
 
-def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION, goal: Goal = "default") -> Solution | None:
-    """Return the least costly combination of moves that fits, with tiers up to `highest`, or None."""
-    chosen = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write, highest, problem.is_barred, goal)
+def solve(
+    problem: Problem,
+    before: Judgement,
+    dimensions: list[Dimension],
+    bound: Bound = "expected",
+    highest: int = OPTIMISATION,
+    goal: Goal = "default",
+) -> Solution | None:
+    """Return the least costly combination of moves with which `bound` fits, with tiers up to `highest`, or None."""
+    can_fit = partial(problem.can_fit, bound=bound)
+    chosen = find_cheapest(dimensions, can_fit, problem.can_write, highest, problem.is_barred, goal)
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
@@ -50,7 +49,12 @@ def find_booking_margin(setup: Setup, residuals: Mapping[str, Residual]) -> Resi
     return next(residuals[kind] for kind in list_booked_classes(classify(setup)) if kind in residuals)
 
 
-def compute_booking(budget: Budget, residuals: Mapping[str, Residual]) -> int:
-    """Return the bytes to book for a GPU budget: its upper bound, or the margin of comparable jobs if that is more."""
-    margin = find_booking_margin(budget.setup, residuals)
-    return max(budget.high, int(budget.expected * (1 + margin.high)))
+def compute_booking(
+    setup: Setup, expected: float, high: float, residuals: Mapping[str, Residual]
+) -> tuple[int, Residual]:
+    """Return the bytes to book, and the margin of comparable jobs.
+
+    These are the upper bound `high`, or the `expected` bytes with the margin if that is more.
+    """
+    margin = find_booking_margin(setup, residuals)
+    return int(max(high, expected * (1 + margin.high))), margin

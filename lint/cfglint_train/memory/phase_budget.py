@@ -107,6 +107,14 @@ class Uncertainty:
             reserve.compute_overheads(modern, group)
         )
 
+    def weigh_moment(
+        self, parts: dict[Component, float]
+    ) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
+        """Return the result of `weigh_parts` for a moment of a step; exact inputs of layers count as lasting."""
+        sizes, lasting, flowing, temporary = weigh_parts(parts)
+        exact = parts.get(ACTIVATIONS, 0.0) if self.exact_inputs else 0.0
+        return sizes, lasting + exact, flowing - exact, temporary
+
     def compute_bounds(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
         """Return the bounds of a moment: on each side, the wider of the bounds from its parts and from comparable jobs.
 
@@ -175,9 +183,7 @@ class PhaseBudget:
         total, in_stream, parts, _ = highest_moment
         if engine:
             parts[ENGINE] = engine
-        sizes, lasting, flowing, temporary = weigh_parts(parts)
-        exact = parts.get(ACTIVATIONS, 0.0) if uncertainty.exact_inputs else 0.0
-        lasting, flowing = lasting + exact, flowing - exact
+        sizes, lasting, flowing, temporary = uncertainty.weigh_moment(parts)
         held, lasts, flows, _ = uncertainty.held
         low, high = uncertainty.compute_bounds(lasting + lasts, flowing + flows, uncertainty.paged)
         reserved, top, leaving = high - in_stream, total - in_stream, 0.0
@@ -198,9 +204,7 @@ class PhaseBudget:
             largest = size * uncertainty.highest_factor
             if size <= low and largest <= high and largest - in_other_streams <= reserved:
                 continue
-            _, lasting_, flowing_, _ = weigh_parts(moment_parts)
-            exact = moment_parts.get(ACTIVATIONS, 0.0) if uncertainty.exact_inputs else 0.0
-            lasting_, flowing_ = lasting_ + exact, flowing_ - exact
+            _, lasting_, flowing_, _ = uncertainty.weigh_moment(moment_parts)
             edges = uncertainty.compute_bounds(lasting_ + engine + lasts, flowing_ + flows, uncertainty.paged)
             low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - in_other_streams)
         top += engine

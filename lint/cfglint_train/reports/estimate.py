@@ -203,18 +203,9 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
 def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
     """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
     residuals = table_of_evidence().residuals
-    return max(
-        (
-            (
-                comparable.compute_booking(phase.gpu, residuals),
-                comparable.find_booking_margin(phase.gpu.setup, residuals),
-            )
-            for phase in phases
-            if phase.gpu is not None
-        ),
-        key=lambda pair: pair[0],
-        default=None,
-    )
+    budgets = (phase.gpu for phase in phases if phase.gpu is not None)
+    bookings = (comparable.compute_booking(item.setup, item.expected, item.high, residuals) for item in budgets)
+    return max(bookings, key=lambda pair: pair[0], default=None)
 
 
 def _describe_booking(phases: Sequence[Phase]) -> str:
