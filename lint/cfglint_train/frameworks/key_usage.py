@@ -236,10 +236,10 @@ def _walk_keys(
 
 def _is_evidence(entry: Entry, document: Document) -> bool:
     """Return whether a key is evidence of the release: it has a value and is set at every release."""
-    return _has_value(entry, document) and is_unconditional(entry, document)
+    return _has_value(entry, document) and _is_unconditional(entry, document)
 
 
-def is_unconditional(entry: Entry, document: Document) -> bool:
+def _is_unconditional(entry: Entry, document: Document) -> bool:
     """Return whether a script sets the key at every release. A key behind a release check is not evidence."""
     if document.syntax != "python":
         return True

@@ -9,7 +9,7 @@ import ast
 
 from cfglint_train.documents.document import Sequence, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
+from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.tree import Record, Value, find_condition
 from cfglint_train.documents.python.values import Arguments, Function, prune_tree
@@ -54,7 +54,7 @@ def read_programs(document: PythonDocument) -> list[Record]:
         if not walk.configs:
             for function in [value for value in walk.module.names.values() if isinstance(value, Function)]:
                 if id(function.node) not in walk.entered_functions:
-                    _enter(walk, function)
+                    walk.enter_function(function)
             walk.configs = [config for config in walk.configs if _names_model(config)]
         configs = [] if walk.is_exhausted else [pruned for item in walk.configs if (pruned := prune_tree(item))]
         if configs:
@@ -67,13 +67,6 @@ def _names_model(config: Record) -> bool:
     """Return whether a configuration states its model, rather than getting it as an argument."""
     entry = config.get("model_name_or_path")
     return entry is None or (isinstance(entry.value, Value) and not isinstance(entry.value.value, Unknown))
-
-
-def _enter(walk: Walk, function: Function) -> None:
-    try:
-        walk.enter_function(function)
-    except (BudgetError, RecursionError):
-        walk.is_exhausted = True
 
 
 def _is_candidate(document: PythonDocument) -> bool:

@@ -19,7 +19,7 @@ from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint, is_unconditional
+from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint
 from cfglint_train.frameworks.keys import CallArgument, CallParameters, KeyRewrite
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.adapter import is_confident, list_keywords
@@ -173,25 +173,31 @@ def _list_keywords(trainer: Record, parameters: set[str]) -> Iterator[Entry]:
 
 def _list_imports(document: PythonDocument, package: str) -> Iterator[_Use]:
     """Yield the names that a script imports from a package, except those that it can do without."""
-    for node in document.list_nodes(ast.ImportFrom):
-        module = node.module or ""
-        if node.level or module.partition(".")[0] != package or module not in load(f"{package}_api").entries:
-            continue
-        for alias in () if _is_optional(document, node) else node.names:
+    modules = load(f"{package}_api").entries
+    imports = [
+        node for node in document.list_nodes(ast.ImportFrom)
+        if not node.level and (node.module or "").partition(".")[0] == package and node.module in modules
+    ]  # fmt: skip
+    optional = _list_optional_code(document) if imports else []
+    for node in imports:
+        for alias in () if any(_is_inside(node, item) for item in optional) else node.names:
             span = document.find_span(alias)
             if not is_guarded(document, span):
-                yield _Use(package, module, alias.name, build_entry(alias.name, Value(span, True)))
+                yield _Use(package, node.module or "", alias.name, build_entry(alias.name, Value(span, True)))
 
 
-def _is_optional(document: PythonDocument, node: ast.ImportFrom) -> bool:
-    """Return whether an import may not run: in a `try` statement, below `if TYPE_CHECKING`, in an uncalled function."""
-    branches = (item for item in document.list_nodes(ast.If) if "TYPE_CHECKING" in ast.dump(item.test))
+def _list_optional_code(document: PythonDocument) -> list[ast.stmt]:
+    """Return the statements whose imports may not run: `try`, `if TYPE_CHECKING` and functions that nothing calls."""
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [
         *document.list_nodes(ast.FunctionDef),
         *document.list_nodes(ast.AsyncFunctionDef),
     ]
-    uncalled = (item for item in functions if _is_inside(node, item) and not document.find_calls(item.name))
-    return any(_is_inside(node, item) for item in (*document.list_nodes(ast.Try), *branches, *uncalled))
+    called = set(map(get_callee_name, document.list_nodes(ast.Call)))
+    return [
+        *document.list_nodes(ast.Try),
+        *(item for item in document.list_nodes(ast.If) if "TYPE_CHECKING" in ast.dump(item.test)),
+        *(item for item in functions if item.name not in called),
+    ]
 
 
 def _is_inside(node: ast.stmt, outer: ast.stmt) -> bool:
@@ -268,9 +274,7 @@ def find_keyword_uses(document: Document, root: Route) -> list[KeyUse]:
     """Return the keywords of the trainer and the imports that only some releases of the run's package accept."""
     package = _get_package(document.find_node(root))
     return [
-        KeyUse((use.name,), use.entry, partial(_check_releases, use))
-        for use in _list_uses(document, root, (package,))
-        if is_unconditional(use.entry, document)
+        KeyUse((use.name,), use.entry, partial(_check_releases, use)) for use in _list_uses(document, root, (package,))
     ]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Mapping
+from functools import partial, reduce
 
 from cfglint_train.documents.document import (
     Document,
@@ -240,10 +241,7 @@ def _merge(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Any:
         return None
     if any(item.implicit for item in records):
         return None
-    merged: Record = records[0]
-    for item in records[1:]:
-        merged = merge_records(evaluator, merged, item)
-    return merged
+    return reduce(partial(merge_records, evaluator), records)
 
 
 def _read_command_line(evaluator: Evaluator, arguments: Arguments, node: ast.Call) -> Any:
@@ -328,11 +326,16 @@ class _Composer:
                 _set_word(self.evaluator, record, name, text, self.span)
         return not self.is_opaque
 
-    def compose(self, name: str) -> Record | None:
-        """Return the configuration of a file, or None if a part of it cannot be determined."""
+    def compose(self, name: str, is_part: bool = False) -> Record | None:
+        """Return the configuration of a file, or None if a part of it cannot be determined.
+
+        A part of another configuration must not name its package.
+        """
         self.files_left -= 1
         file = find_single_file(self.evaluator.document, os.path.join(self.folder, f"{name}.yaml"), "omegaconf")
         if file is None or self.files_left < 0 or not isinstance(file.root, MappingNode):
+            return None
+        if is_part and b"@package" in file.source:
             return None
         primary: Record = _build_tree(self.evaluator, file, file.root, self.span, ())
         defaults = primary.get("defaults")
@@ -348,10 +351,7 @@ class _Composer:
                 return None
             has_self = has_self or part is primary
             parts.append(part)
-        merged = (parts if has_self else [*parts, primary])[0]
-        for part in (parts if has_self else [*parts, primary])[1:]:
-            merged = merge_records(self.evaluator, merged, part)
-        return merged
+        return reduce(partial(merge_records, self.evaluator), parts if has_self else [*parts, primary])
 
     def _add_default(self, item: Any, parent: str) -> Record | None:
         """Return the part that an item of a defaults list adds, or None if the item is not understood."""
@@ -374,18 +374,14 @@ class _Composer:
             return None
         if "@" in path or path.startswith("/") or "$" in path:
             return None
-        part = self.compose(os.path.join(group, path))
-        if part is None or self._names_package(os.path.join(group, path)):
+        part = self.compose(os.path.join(group, path), is_part=True)
+        if part is None:
             return None
         for step in reversed(package.split("/") if package else []):
             outer = Record(self.span, [Entry(Scalar(self.span, step, value=step), part)])
             outer.level = part.level
             part = outer
         return part
-
-    def _names_package(self, name: str) -> bool:
-        file = find_single_file(self.evaluator.document, os.path.join(self.folder, f"{name}.yaml"), "omegaconf")
-        return file is not None and b"@package" in file.source
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Evaluator, Arguments, ast.Call], Any]]] = {
