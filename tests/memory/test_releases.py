@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cfglint_train.calibration import peers, report
-from cfglint_train.calibration.compare import Comparison, compare
+from cfglint_train.calibration.compare import PEAK, Comparison, compare
 from cfglint_train.calibration.rows import Row, read_rows
 from cfglint_train.calibration.subject import Subject, build_subject, change_setup
 from cfglint_train.calibration.traced import build_plan
@@ -226,6 +226,27 @@ def test_the_cookbook_is_asked_as_its_command_is() -> None:
     assert {"--num-layers=28", "--kv-size-ratio=0.14285714285714285", "--num-mlp-linears=3"} <= set(parsed_words[0])
     assert "--checkpoint-activations" in parsed_words[0]
     assert peers._ask_cookbook(Cookbook, build_subject(ROWS["titan-822-reshard-never"])) is None
+
+
+def test_estimators_for_one_gpu_are_asked_about_runs_that_they_can_be_told() -> None:
+    """Read adapters, targets and bits; leave out several GPUs, losses in chunks and methods besides LoRA."""
+    names = [row.id for row in report.compare_published() if row.error is not None and row.scope == PEAK]
+    runs = {name: peers._read_plain_run(build_subject(ROWS[name])) for name in names}
+    told = {name: run for name, run in runs.items() if run is not None}
+    assert {run.quantization for run in told.values()} == {"none", "nf4", "int8"}
+    assert {run.targets for run in told.values()} == {"minimal", "attention", "all"}
+    for name in ("qwen1-qwen-7b-full2gpu-256", "litgpt-hub-llama3-8b-lora", "swift-tuner-lisa4", "galore-llama7b-4090"):
+        assert runs[name] is None
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_newer_estimators_answer_about_a_7b_on_one_gpu() -> None:
+    """Ask their own code: 7.6 B weights trained as a whole need at least 8 bytes each, with states of 16 bits."""
+    asked = peers.load_peers()
+    for name in ("fitcheck-llm", "canifinetune", "fitscout"):
+        answer = asked[name](build_subject(ROWS["swiftx-full-7b"]))
+        assert (answer or 0) > 7.6e9 * 8, name
 
 
 def test_peers_are_held_against_peaks_only() -> None:

@@ -6,11 +6,13 @@
 | deepspeed | full training, ZeRO-2 and 3 | `estimate_zero*_model_states_mem_needs`: states |
 | cookbook | AdamW, dense, one GPU or ZeRO | EleutherAI's `calc_transformer_mem.py`: states and activations |
 | llm-analysis | the same | `LLMAnalysis.training`: states and activations |
+| fitcheck-llm | full, LoRA and QLoRA on one GPU | states, activations, logits, the context, what the allocator keeps |
+| canifinetune | the same | the same; its safety margin, which it reports apart, is left out |
+| fitscout | the same | states, activations, logits, the context |
 | 16 bytes | full training with AdamW | rule of thumb: 2 + 2 + 12 bytes per parameter, sharded as by ZeRO and FSDP |
 
 Except for the rule of thumb, cfglint calls the estimators' own functions and reimplements none. It skips estimators
-that Python cannot import: accelerate, deepspeed and llm_analysis are packages, and the cookbook's folder must be on
-PYTHONPATH.
+that Python cannot import: all but the cookbook, whose folder must be on PYTHONPATH, are packages.
 """
 
 from __future__ import annotations
@@ -28,8 +30,10 @@ from cfglint_train.calibration.measurements import is_measured
 from cfglint_train.calibration.report import compute_median
 from cfglint_train.calibration.rows import Row, Unreadable
 from cfglint_train.calibration.subject import Subject, build_subject
+from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.plan.names import Field
 
 _COOKBOOK_OUTPUT: Final = re.compile(r"Per-GPU Memory Required for Training: ([0-9.]+) GiB")
 
@@ -158,6 +162,154 @@ def _estimate_with_llm_analysis(modules: tuple[Any, Any], case: Subject) -> floa
     return float(usage["(weight+op_state+grad+act)_memory_per_gpu"])
 
 
+class _PlainRun(Frozen):
+    """A run in the terms that the estimators for one GPU share."""
+
+    adapters: bool
+    quantization: str
+    """`none`, `nf4` or `int8`."""
+    optimizer_bits: int
+    targets: str
+    """What LoRA adapts: `minimal` (queries and values), `attention` or `all`."""
+
+
+_UNTOLD: Final[tuple[Field, ...]] = (
+    "activations.compile",
+    "method.lora_dora",
+    "method.lora_modules_to_save",
+    "method.active_layers",
+    "method.trainable_layers",
+    "method.lora_kernels",
+    "activations.liger_layers",
+    "sequence.image_tokens",
+    "batch.pairs",
+)
+"""Fields that these estimators cannot be told."""
+_LOSSES_OVER_ALL_LOGITS: Final = ("none", "upcast", "upcast-kept", "litgpt-whole")
+_MATRICES_OF_MLPS: Final = {"all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "fc1", "fc2"}
+
+
+def _read_plain_run(case: Subject) -> _PlainRun | None:
+    """Return the run, or None unless these estimators can be told about it.
+
+    That is a dense text model on one GPU: all weights or LoRA on 16-bit, nf4 or int8 weights, AdamW, a loss over all
+    logits, no compiler and no offload.
+    """
+    fields = case.fields
+    get = fields.get
+    is_plain = (
+        fields["parallel.strategy"] == "none"
+        and case.architecture.experts is None
+        and fields["method.tuning"] in ("full", "lora")
+        and fields["optimizer.name"] == "adamw"
+        and get("optimizer.state_bits", 32) in (8, 32)
+        and get("method.quantization", "none") in ("none", "nf4", "int8")
+        and get("activations.fused_loss", "none") in _LOSSES_OVER_ALL_LOGITS
+        and get("activations.offload", "none") == "none"
+        and not any(map(get, _UNTOLD))
+    )
+    if not is_plain:
+        return None
+    targets = set(get("method.lora_targets", ()))
+    scope = "all" if targets & _MATRICES_OF_MLPS else "minimal" if targets == {"q_proj", "v_proj"} else "attention"
+    return _PlainRun(
+        fields["method.tuning"] == "lora",
+        get("method.quantization", "none"),
+        get("optimizer.state_bits", 32),
+        scope,
+    )
+
+
+def _ask_fitcheck(modules: tuple[Any, Any, Any], case: Subject) -> float | None:
+    """Return the estimate of fitcheck-llm, with a GPU that is never too small."""
+    run, (package, hardware, adapters) = _read_plain_run(case), modules
+    if run is None:
+        return None
+    fields, architecture = case.fields, case.architecture
+    model = package.ModelConfig(
+        "row", int(architecture.parameters), architecture.hidden, architecture.layers, architecture.heads,
+        architecture.kv_heads, architecture.intermediate, architecture.vocab, architecture.head_dim, architecture.tied,
+    )  # fmt: skip
+    targets = {
+        "minimal": adapters.LORA_TARGETS_MINIMAL,
+        "attention": adapters.LORA_TARGETS_STANDARD,
+        "all": adapters.LORA_TARGETS_FULL,
+    }
+    training = package.TrainingConfig(
+        precision=fields["precision.compute"],
+        quantization=run.quantization,
+        double_quant=run.quantization == "nf4" and bool(fields.get("method.double_quantization")),
+        optimizer="adamw" if run.optimizer_bits == 32 else "adamw-8bit",
+        batch_size=fields["batch.micro"],
+        seq_len=fields["sequence.length"],
+        lora_rank=fields["method.lora_rank"] if run.adapters else None,
+        lora_targets=list(targets[run.targets]),
+        grad_checkpoint=fields["activations.checkpointing"] == "full",
+        flash_attn=fields["activations.attention"] != "eager",
+    )
+    report = package.estimate(model, training, hardware.get_gpu(vram_mib=10**6))
+    return float(report.total_mib) * 2**20
+
+
+def _ask_canifinetune(modules: tuple[Any], case: Subject) -> float | None:
+    """Return the estimate of canifinetune without its safety margin, for the row's GPU or one of 80 GiB."""
+    run, (memory,) = _read_plain_run(case), modules
+    if run is None:
+        return None
+    fields, architecture = case.fields, case.architecture
+    quantization = {"nf4": "nf4_double_quant" if fields.get("method.double_quantization") else "nf4"}
+    optimizer = "adamw_torch" if run.optimizer_bits == 32 else "adamw_8bit"
+    request = memory.EstimateRequest(
+        model_id="row",
+        method="qlora" if run.quantization != "none" else "lora" if run.adapters else "full",
+        seq_len=fields["sequence.length"],
+        micro_batch_size=fields["batch.micro"],
+        base_dtype=fields["precision.compute"],
+        quantization=quantization.get(run.quantization, "int8"),
+        lora_rank=fields.get("method.lora_rank", 16),
+        lora_target_scope={"minimal": "conservative", "attention": "attention", "all": "all_linear"}[run.targets],
+        optimizer=optimizer,
+        gradient_checkpointing=fields["activations.checkpointing"] == "full",
+        attention_implementation={"flash": "flash_attention_2"}.get(
+            fields["activations.attention"], fields["activations.attention"]
+        ),
+        gpu_vram_gb=(case.capacity or 80 * GIB) / GIB,
+        use_network=False,
+        override={
+            "family": "llama",
+            "hidden_size": architecture.hidden, "num_hidden_layers": architecture.layers,
+            "num_attention_heads": architecture.heads, "num_key_value_heads": architecture.kv_heads,
+            "intermediate_size": architecture.intermediate, "vocab_size": architecture.vocab,
+            "tie_word_embeddings": architecture.tied, "total_params": int(architecture.parameters),
+        },
+    )  # fmt: skip
+    answer = memory.estimate(request).memory
+    return float(answer.total_estimated_gb - answer.safety_margin_gb) * GIB
+
+
+def _ask_fitscout(modules: tuple[Any, Any], case: Subject) -> float | None:
+    """Return the estimate of fitscout, which knows no int8 weights and adapts queries and values only."""
+    run, (estimator, profiles) = _read_plain_run(case), modules
+    if run is None or run.quantization == "int8":
+        return None
+    fields, architecture = case.fields, case.architecture
+    profile = profiles.ModelProfile(
+        int(architecture.parameters), architecture.layers, architecture.hidden, architecture.heads,
+        architecture.kv_heads, architecture.intermediate, architecture.vocab, architecture.tied,
+        dtype_bytes=4 if fields["precision.compute"] == "fp32" else 2,
+    )  # fmt: skip
+    answer = estimator.estimate_memory(
+        profile,
+        method="qlora" if run.quantization != "none" else "lora" if run.adapters else "full",
+        micro_batch=fields["batch.micro"],
+        seq_len=fields["sequence.length"],
+        grad_ckpt=fields["activations.checkpointing"] == "full",
+        opt_8bit=run.optimizer_bits == 8,
+        lora_rank=fields.get("method.lora_rank", 16),
+    )
+    return float(answer.total_gb) * GIB
+
+
 def _apply_rule_of_thumb(case: Subject) -> float | None:
     """Return 16-bit weights and gradients plus 12 bytes of fp32 states per parameter, and nothing else."""
     if not _is_plain_adamw(case):
@@ -175,6 +327,9 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "deepspeed": ("deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.zero.stage3"),
     "cookbook": ("calc_transformer_mem",),
     "llm-analysis": ("llm_analysis.analysis", "llm_analysis.config"),
+    "fitcheck-llm": ("fitcheck", "fitcheck.gpu_db", "fitcheck.memory.lora"),
+    "canifinetune": ("canifinetune.estimator.memory",),
+    "fitscout": ("fitscout.memory.estimator", "fitscout.model.profile"),
     "16 bytes": (),
 }
 PEERS: Final = tuple(_MODULES)
@@ -190,6 +345,9 @@ def load_peers() -> dict[str, Callable[[Subject], float | None]]:
         "deepspeed": _estimate_with_deepspeed,
         "cookbook": lambda imported, case: _ask_cookbook(imported[0], case),
         "llm-analysis": _estimate_with_llm_analysis,
+        "fitcheck-llm": _ask_fitcheck,
+        "canifinetune": _ask_canifinetune,
+        "fitscout": _ask_fitscout,
         "16 bytes": lambda _, case: _apply_rule_of_thumb(case),
     }
     peers: dict[str, Callable[[Subject], float | None]] = {}
