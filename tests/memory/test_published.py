@@ -83,6 +83,7 @@ def test_intervals_are_the_residuals_of_comparable_rows() -> None:
     assert set(coefficients) == set(residuals)
     for name, residual_ in coefficients.items():
         assert residual_.evidence == residuals[name].evidence
+        assert residual_.frameworks == residuals[name].frameworks
         assert (residual_.low, residual_.high) == pytest.approx((residuals[name].low, residuals[name].high), abs=0.004)
 
 

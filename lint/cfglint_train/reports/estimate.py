@@ -9,6 +9,7 @@ from cfglint_train import records
 from cfglint_train.findings.verdicts import format_interval
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.wording import join_names
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import Budget, Phase, compute_verdict
@@ -177,7 +178,7 @@ def _render_resource(run: Run | StatedPlan, resource: str, name: str, style: Sty
             yield line
             line = "    "
         yield f"{line}  {style.paint(verdict_text, color)}" if verdict_text else line
-    yield from wrap_lines(_render_components(phases, resource), style)
+    yield from wrap_lines(_render_components(run, phases, resource), style)
 
 
 def _is_visible(budget: Budget | None) -> bool:
@@ -185,7 +186,7 @@ def _is_visible(budget: Budget | None) -> bool:
     return budget is not None and format_gib(budget.expected) != _NOTHING
 
 
-def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
+def _render_components(run: Run | StatedPlan, phases: Sequence[Phase], resource: str) -> Iterator[str]:
     """Yield the components of the highest peak and the source of its interval."""
     worst = max(phases, key=lambda phase: getattr(phase, resource).expected)
     yield f"    in {worst.title}, {worst.event}:"
@@ -195,9 +196,17 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
     if resource == "gpu":
         residual = comparable.find_residual(getattr(worst, resource).setup, table_of_evidence().residuals)
         errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
-        rows = f"{len(residual.evidence)} published measurements ({errors})"
-        yield f"    interval: from the parts; at least the error of {rows}"
-        yield f"    {_describe_booking(phases)}"
+        yield f"    interval: from the parts; at least the error of {_describe_evidence(run, residual)} ({errors})"
+        yield f"    {_describe_booking(run, phases)}"
+
+
+def _describe_evidence(run: Run | StatedPlan, residual: Residual) -> str:
+    """Return the number of measurements that a residual rests on, and of which frameworks; say if none is the run's."""
+    others = [f"{name} {number}" for name, number in residual.frameworks]
+    note = ""
+    if isinstance(run, Run) and run.framework.name not in dict(residual.frameworks):
+        note = f", none of {run.framework.title}"
+    return f"{len(residual.evidence)} published measurements{note}: {join_names(others)}"
 
 
 def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
@@ -208,13 +217,13 @@ def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
     return max(bookings, key=lambda pair: pair[0], default=None)
 
 
-def _describe_booking(phases: Sequence[Phase]) -> str:
+def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
     booking = find_booking(phases)
     assert booking is not None
     size, margin = booking
     return (
         f"book at least {format_gib(size)}: the upper bound, or {margin.high:.0%} above the expected value if that is "
-        f"more ({margin.id}: the margin of {len(margin.evidence)} published measurements)"
+        f"more ({margin.id}: {_describe_evidence(run, margin)})"
     )
 
 

@@ -35,6 +35,8 @@ class Residual(Frozen):
     low: float
     high: float
     evidence: tuple[str, ...]
+    frameworks: tuple[tuple[str, int], ...]
+    """Number of these rows of each framework, the most frequent first; empty for parts of the model itself."""
 
 
 class CoefficientTable(Frozen):
@@ -57,7 +59,9 @@ def load_table() -> CoefficientTable:
             for key, row in content["coefficients"].items()
         },
         {
-            key: Residual(key, row["low"], row["high"], tuple(row["evidence"]))
+            key: Residual(
+                key, row["low"], row["high"], tuple(row["evidence"]), tuple(row.get("frameworks", {}).items())
+            )
             for key, row in content["residuals"].items()
         },
     )
