@@ -167,10 +167,10 @@ class _PlainRun(Frozen):
 
     adapters: bool
     quantization: str
-    """`none`, `nf4` or `int8`."""
+    """One of `none`, `nf4` and `int8`."""
     optimizer_bits: int
     targets: str
-    """What LoRA adapts: `minimal` (queries and values), `attention` or `all`."""
+    """Scope of LoRA: `minimal` (queries and values), `attention` or `all`."""
 
 
 _UNTOLD: Final[tuple[Field, ...]] = (
