@@ -173,7 +173,7 @@ class _PlainRun(Frozen):
     """Scope of LoRA: `minimal` (queries and values), `attention` or `all`."""
 
 
-_UNTOLD: Final[tuple[Field, ...]] = (
+_WITHOUT_OPTION: Final[tuple[Field, ...]] = (
     "activations.compile",
     "method.lora_dora",
     "method.lora_modules_to_save",
@@ -184,13 +184,13 @@ _UNTOLD: Final[tuple[Field, ...]] = (
     "sequence.image_tokens",
     "batch.pairs",
 )
-"""Fields that these estimators cannot be told."""
+"""Fields that these estimators have no option for."""
 _LOSSES_OVER_ALL_LOGITS: Final = ("none", "upcast", "upcast-kept", "litgpt-whole")
 _MATRICES_OF_MLPS: Final = {"all-linear", "gate_proj", "up_proj", "down_proj", "w1", "w2", "fc1", "fc2"}
 
 
 def _read_plain_run(case: Subject) -> _PlainRun | None:
-    """Return the run, or None unless these estimators can be told about it.
+    """Return the run, or None unless these estimators have an option for all of it.
 
     That is a dense text model on one GPU: all weights or LoRA on 16-bit, nf4 or int8 weights, AdamW, a loss over all
     logits, no compiler and no offload.
@@ -206,7 +206,7 @@ def _read_plain_run(case: Subject) -> _PlainRun | None:
         and get("method.quantization", "none") in ("none", "nf4", "int8")
         and get("activations.fused_loss", "none") in _LOSSES_OVER_ALL_LOGITS
         and get("activations.offload", "none") == "none"
-        and not any(map(get, _UNTOLD))
+        and not any(map(get, _WITHOUT_OPTION))
     )
     if not is_plain:
         return None
