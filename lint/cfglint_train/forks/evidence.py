@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cfglint_train.forks.forks import Forks
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cfglint_train.launches.launch_scripts import LaunchScripts
     from cfglint_train.releases.pins.search import ResolvedPin
 
-_MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
+_MAY_MOVE: Final = compile_on_use(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
 """Text in a script that may make Python import a package from another folder."""
 
 

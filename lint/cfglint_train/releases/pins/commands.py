@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from cfglint_train.documents.notebooks import parse_notebook
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.readers import Pin, find_command_pins
@@ -23,16 +24,16 @@ from cfglint_train.repository.workflows import is_workflow
 
 _MAX_INSTALLATIONS: Final = 1000
 """Maximum number of installations to read from a repository."""
-_EXAMPLE_FILES: Final = re.compile(
+_EXAMPLE_FILES: Final = compile_on_use(
     r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$"
 )
 """Pattern for the paths of files whose commands may serve another purpose (tests) or be outdated."""
-_TRAINS: Final = re.compile(
+_TRAINS: Final = compile_on_use(
     r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
     r"|\b(?:train|finetune|sft|dpo|grpo)\w*\.(?:py|sh)\b"
 )
 """Pattern for a command that starts training."""
-_IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
+_IMAGE: Final = compile_on_use(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
 """Pattern for the image of a compose service, a job or SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
