@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from cfglint_train.documents import job_commands, justfiles, makefiles
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.repository.files import JUSTFILES, is_makefile
@@ -60,10 +59,16 @@ def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[st
 
         yield extract_commands(text, name)
     elif is_makefile(path):
+        from cfglint_train.documents import makefiles
+
         yield _replace_exits(makefiles.extract_commands(text, index.compute_once(_list_make_variables)))
     elif name in JUSTFILES:
+        from cfglint_train.documents import justfiles
+
         yield _replace_exits(justfiles.extract_commands(text))
     elif is_job(path) and not is_workflow(path):
+        from cfglint_train.documents import job_commands
+
         yield from map(_replace_exits, job_commands.extract_scripts(text))
 
 
@@ -87,9 +92,11 @@ def extract_docstring_commands(script: PythonScript) -> bytes:
 
 def _list_make_variables(index: RepositoryIndex) -> frozenset[str]:
     """Return the variables that commands in the repository set when they call make (`make train GPUS=8`)."""
+    from cfglint_train.documents.makefiles import MAKE_COMMAND, MAKE_VARIABLE
+
     texts = (text for _, text in index.read_texts("make"))
-    calls = (call[1] for text in texts for call in makefiles.MAKE_COMMAND.finditer(text))
-    return frozenset(name for call in calls for name in makefiles.MAKE_VARIABLE.findall(call))
+    calls = (call[1] for text in texts for call in MAKE_COMMAND.finditer(text))
+    return frozenset(name for call in calls for name in MAKE_VARIABLE.findall(call))
 
 
 def _extract_fenced(text: str) -> Iterator[str]:
