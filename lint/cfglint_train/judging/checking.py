@@ -107,7 +107,7 @@ def _run_rule_on_corrected(
 
     Reports that the original run does not get have notes that name the corrections.
     """
-    unchanged = {report.message for report, *_ in reports}
+    unchanged = {report.message for report, *_ in reports if report.is_confirmed}
     notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)
     for report, run, reads in _run_rule(rule, checker, main, corrected_run):
         yield report if report.message in unchanged else report._replace(notes=(*report.notes, *notes)), run, reads

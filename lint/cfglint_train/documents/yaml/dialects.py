@@ -31,7 +31,7 @@ class Dialect(Frozen):
 
 def _build_omegaconf_resolvers() -> Resolvers:
     # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py is the same): one more float format, no timestamps.
-    number = re.compile(
+    number = compile_on_use(
         r"""^(?:
          [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
         |[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)
