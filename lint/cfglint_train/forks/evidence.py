@@ -104,10 +104,10 @@ def find_programs(subject: Subject) -> EvidenceItems:
     """Yield each launched program in the repository that imports another local package instead of upstream's."""
     if subject.keys is None or subject.keys.is_library or subject.manifest.layout is None:
         return
-    from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
-
     index = subject.forks.repositories.get_index(subject.path)
     for file, script, launch in subject.find_started_programs():
+        from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
+
         if find_renamed_copy(file, index, subject.manifest) is not None:
             return  # `find_copies` yields its vocabulary
         if has_other_package(file, index, subject.manifest):
@@ -237,12 +237,13 @@ def find_patches(subject: Subject) -> EvidenceItems:
     index = subject.forks.repositories.get_index(subject.path)
     if subject.keys is None or subject.manifest.layout is None or not index.is_repository:
         return
+    launch_scripts = [document.path for document, _ in subject.launches]
+    files = (*launch_scripts, *subject.forks.list_patch_files(subject.path))
+    if not files:
+        return
     from cfglint_train.forks.patches import find_first_patch
 
-    launch_scripts = [document.path for document, _ in subject.launches]
-    patch = find_first_patch(
-        (*launch_scripts, *subject.forks.list_patch_files(subject.path)), subject.manifest.layout.packages, index
-    )
+    patch = find_first_patch(files, subject.manifest.layout.packages, index)
     if patch is not None:
         scope: Scope = "launch" if patch.path in launch_scripts else "folder"
         place = subject.format_path(patch.path, patch.line)

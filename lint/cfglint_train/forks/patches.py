@@ -19,11 +19,6 @@ from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL
 
-PATCHING: Final = compile_on_use(
-    r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
-)
-"""File names of patches, scripts, container files, and modules that Python imports at startup."""
-
 _NAMES: Final = sorted(
     {
         package
