@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
@@ -186,6 +185,8 @@ class LaunchScripts:
         repository = self.repositories.get_index(path)
         if not repository.has_scripts:
             return
+        from fnmatch import fnmatchcase
+
         from cfglint_train.launches.turns import find_loop_uses, list_loop_patterns
 
         name = os.path.basename(path)
