@@ -110,13 +110,15 @@ _checkers: dict[str, Callable[[Any], Iterable[Report]]] = {}
 def get_checker(rule: Rule) -> Callable[[Any], Iterable[Report]]:
     """Return a function that checks a run or config.
 
-    It imports the rule's module on the first call. It returns no reports if the plan lacks values that the rule needs.
+    It imports the rule's module on the first call. It returns no reports if the run lacks what the rule needs.
     """
     return partial(_check_if_needed, rule)
 
 
 def _check_if_needed(rule: Rule, subject: Any) -> Iterable[Report]:
     if rule.needs and not rule.has_needs(subject.plan):
+        return ()
+    if rule.inputs and not any(getattr(subject.inputs, name) for name in rule.inputs):
         return ()
     if rule.code not in _checkers:
         _checkers[rule.code] = load_module(rule).check

@@ -38,6 +38,8 @@ class Rule(Frozen):
 
     The module is imported only if a run meets these conditions.
     """
+    inputs: tuple[str, ...] = ()
+    """Fields of `RunInputs`, such as `companions`; `check` is called, and its module imported, if one is not empty."""
     writes: tuple[Field, ...] = ()
     """Plan fields that its fixes change, except fixes that are chosen with the estimate."""
     estimates: tuple[Resource, ...] = ()

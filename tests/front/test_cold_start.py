@@ -1,8 +1,13 @@
-"""A plain lint imports no heavy module: a commit hook pays only for the interpreter, PyYAML and cfglint."""
+"""A plain lint imports no heavy module: a commit hook pays only for the interpreter, PyYAML and cfglint.
+
+`CFGLINT_UPDATE=1 pytest tests/front/test_cold_start.py` rewrites the record of the modules and regular expressions of a
+lint; read the difference before you commit it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -10,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.configs import CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
+from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
 from tests.support.corpus import REPOSITORY
 
 HEAVY = (
@@ -20,13 +25,29 @@ HEAVY = (
     "unittest",
 )  # fmt: skip
 
+ONLY_IN_A_CHECKOUT = ("cfglint_rules.catalogue",)
+"""Modules whose result is in the wheel."""
+
+RECORD = Path(__file__).with_name("plain_lint.txt")
+
 PROBE = """
+import re._compiler
 import sys
 sys.path[:0] = {path!r}
+compile_expression, expressions = re._compiler.compile, []
+
+def record(pattern, flags=0):
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"] in ("re", "cfglint_train.foundation.expressions"):
+        frame = frame.f_back
+    expressions.append([frame.f_globals["__name__"], str(pattern)])
+    return compile_expression(pattern, flags)
+
+re._compiler.compile = record
 from cfglint_train.front.cli import main
 code = main(sys.argv[1:])
 import json
-print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+print(json.dumps([code, sorted(sys.modules), expressions]), file=sys.stderr)
 """
 
 
@@ -39,11 +60,17 @@ def path() -> list[str]:
 
 def run_command(path: list[str], folder: Path, *arguments: str) -> tuple[int, set[str]]:
     """Return the exit code of a command and the modules that it imported."""
+    code, modules, _ = run_probe(path, folder, *arguments)
+    return code, set(modules)
+
+
+def run_probe(path: list[str], folder: Path, *arguments: str) -> tuple[int, list[str], list[tuple[str, str]]]:
+    """Return a command's exit code, its modules, and its regular expressions with the modules that compiled them."""
     # Prevent imports by the site's .pth files (-S) and the user's environment (-I).
     command = [sys.executable, "-I", "-S", "-c", PROBE.format(path=path), *arguments]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    code, modules = json.loads(process.stderr.splitlines()[-1])
-    return code, set(modules)
+    code, modules, expressions = json.loads(process.stderr.splitlines()[-1])
+    return code, modules, expressions
 
 
 @pytest.mark.parametrize("arguments", [("check", "--force-exclude"), ("check", "--force-exclude", "--fix")])
@@ -74,6 +101,22 @@ def test_a_plain_lint_imports_nothing_heavy(path, tmp_path, name, text, expected
     assert any(module.startswith("cfglint_rules.") for module in modules)
     # Only the syntax that is present is imported.
     assert ("cfglint_train.documents.shell.document" in modules) is False
+
+
+def test_a_lint_of_one_file_imports_and_compiles_what_is_recorded(path, tmp_path):
+    """The run probably does not fit on the GPU that is assumed, so nothing is reported and no fix is written."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    text = AXOLOTL.replace("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.1-8B") + "gradient_checkpointing: true\n"
+    (tmp_path / "config.yaml").write_text(text)
+    subprocess.run(["git", "add", "config.yaml"], cwd=tmp_path, check=True)
+    code, modules, expressions = run_probe(path, tmp_path, "config.yaml")
+    assert code == 0
+    own = [name for name in modules if name.startswith("cfglint_") and name not in ONLY_IN_A_CHECKOUT]
+    own_expressions = {tuple(item) for item in expressions if item[0] in own}
+    record = "".join([*(f"{name}\n" for name in own), *(f"{name} {text}\n" for name, text in sorted(own_expressions))])
+    if os.environ.get("CFGLINT_UPDATE"):
+        RECORD.write_text(record)
+    assert record.splitlines() == RECORD.read_text().splitlines()
 
 
 def test_all_rules_over_the_shipped_configurations(path, tmp_path):

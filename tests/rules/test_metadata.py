@@ -11,7 +11,7 @@ from cfglint_train.fitting import moves
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.recorded_run import RecordedRun
-from cfglint_train.runs.run import Run
+from cfglint_train.runs.run import Run, RunInputs
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import build_options, lint, list_runs
 
@@ -29,6 +29,7 @@ def test_the_metadata_is_what_the_modules_state():
         module = registry.load_module(rule)
         assert module.RULE._replace(module=rule.module) == rule
         assert {*rule.needs, *rule.writes} <= {*FIELDS}
+        assert {*rule.inputs} <= {*RunInputs._fields}
         assert bool(rule.writes) <= (rule.fix is not None)
         assert hasattr(module, "refused") == rule.refuses
 

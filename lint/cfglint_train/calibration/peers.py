@@ -22,7 +22,6 @@ import dataclasses
 import importlib
 import io
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_train.calibration.compare import PEAK, Comparison
@@ -30,12 +29,13 @@ from cfglint_train.calibration.measurements import is_measured
 from cfglint_train.calibration.report import compute_median
 from cfglint_train.calibration.rows import Row, Unreadable
 from cfglint_train.calibration.subject import Subject, build_subject
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 
-_COOKBOOK_OUTPUT: Final = re.compile(r"Per-GPU Memory Required for Training: ([0-9.]+) GiB")
+_COOKBOOK_OUTPUT: Final = compile_on_use(r"Per-GPU Memory Required for Training: ([0-9.]+) GiB")
 
 
 def _import_module(name: str) -> Any:

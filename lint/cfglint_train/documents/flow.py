@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 from cfglint_train.documents.document import CannotEdit, Document, Edit, Span
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_COMMENT: Final = re.compile(rb"#|//|/\*")
+_COMMENT: Final = compile_on_use(rb"#|//|/\*")
 
 
 def insert(

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 
 from cfglint_train.documents.document import DocumentError, Mapping, Node, Scalar, Sequence
 from cfglint_train.documents.yaml.document import YamlDocument
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -25,13 +26,13 @@ _COMMANDS: Final = ("run", "commands")
 _WORDS: Final = ("entrypoint", "command", "args")
 """Settings that hold the words of one command, in this order: a string or a list of strings."""
 _VARIABLES: Final = ("envs", "env", "environment")
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_MARK: Final = re.compile(r"(?m)^---(?:[ \t].*)?$")
-_TEMPLATE: Final = re.compile(r"\$\{\{[^}\n]*\}\}")
-_REFERENCE: Final = re.compile(r"\$\((\w+)\)")
+_NAME: Final = compile_on_use(r"[A-Za-z_]\w*")
+_MARK: Final = compile_on_use(r"(?m)^---(?:[ \t].*)?$")
+_TEMPLATE: Final = compile_on_use(r"\$\{\{[^}\n]*\}\}")
+_REFERENCE: Final = compile_on_use(r"\$\((\w+)\)")
 _CLUSTER: Final = {
-    "SKYPILOT_NUM_GPUS_PER_NODE": re.compile(r"(?m)^[ \t]+accelerators:[^:\n]+:[ \t]*(\d+)"),
-    "SKYPILOT_NUM_NODES": re.compile(r"(?m)^num_nodes:[ \t]*(\d+)"),
+    "SKYPILOT_NUM_GPUS_PER_NODE": compile_on_use(r"(?m)^[ \t]+accelerators:[^:\n]+:[ \t]*(\d+)"),
+    "SKYPILOT_NUM_NODES": compile_on_use(r"(?m)^num_nodes:[ \t]*(\d+)"),
 }
 
 

@@ -40,14 +40,15 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.limits import MAX_DEPTH, MAX_KEYS, MAX_NODES, LimitExceeded
 from cfglint_train.documents.writer import Writer, find_own_entry, is_identical
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, ClassVar, Final
 
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
-_COMMENT: Final = re.compile(r"#[^\n]*|//[^\n]*|/\*.*?\*/", re.S)
-_NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_BARE_KEY: Final = re.compile(r"[^\s,:\[\]{}\"']+")
-_BARE_END: Final = re.compile(r"[,\]}#\r\n]|//|/\*|\Z")
-_LINE: Final = re.compile(r"[^\r\n]*")
+_SPACE: Final = compile_on_use(r"[ \t\r\n]*")
+_COMMENT: Final = compile_on_use(r"#[^\n]*|//[^\n]*|/\*.*?\*/", re.S)
+_NUMBER: Final = compile_on_use(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_BARE_KEY: Final = compile_on_use(r"[^\s,:\[\]{}\"']+")
+_BARE_END: Final = compile_on_use(r"[,\]}#\r\n]|//|/\*|\Z")
+_LINE: Final = compile_on_use(r"[^\r\n]*")
 _WORDS: Final = {
     "true": True,
     "false": False,

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_ASSIGNMENT: Final = re.compile(
+_ASSIGNMENT: Final = compile_on_use(
     r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=[ ]*(?:\"([^\"\\{$`]*)\"|'([^'{$`]*)')[ ]*(?:#.*)?$"
 )
-_ANY_ASSIGNMENT: Final = re.compile(r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=")
-_RECIPE: Final = re.compile(r"@?[A-Za-z_][\w-]*([^:\n]*):(?!=)")
-_EXPRESSION: Final = re.compile(r"\{\{[ ]*(?:([A-Za-z_]\w*)|[^}\n]*?)[ ]*\}\}")
-_PREFIX: Final = re.compile(r"^[ \t]+[@-]+(?=\w)")
+_ANY_ASSIGNMENT: Final = compile_on_use(r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=")
+_RECIPE: Final = compile_on_use(r"@?[A-Za-z_][\w-]*([^:\n]*):(?!=)")
+_EXPRESSION: Final = compile_on_use(r"\{\{[ ]*(?:([A-Za-z_]\w*)|[^}\n]*?)[ ]*\}\}")
+_PREFIX: Final = compile_on_use(r"^[ \t]+[@-]+(?=\w)")
 
 
 def extract_commands(text: str) -> str:

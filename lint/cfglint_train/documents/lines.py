@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import Comment, Document, Span, find_continued_lines
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import ClassVar, Final
 
-_COMMENT: Final = re.compile(rb"(?m)(?:^|(?<=[ \t]))#[^\r\n]*")
+_COMMENT: Final = compile_on_use(rb"(?m)(?:^|(?<=[ \t]))#[^\r\n]*")
 
 
 class LinesDocument(Document):
@@ -35,8 +35,8 @@ class LinesDocument(Document):
         return Span(first, first + len(stripped))
 
 
-_HTML: Final = re.compile(rb"(?m)^[ \t]*(<!--(?:(?!-->).)*-->)[ \t]*$")
-_FENCED: Final = re.compile(rb"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[ \t\r]*$|\Z)")
+_HTML: Final = compile_on_use(rb"(?m)^[ \t]*(<!--(?:(?!-->).)*-->)[ \t]*$")
+_FENCED: Final = compile_on_use(rb"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[ \t\r]*$|\Z)")
 
 
 class MarkdownDocument(Document):

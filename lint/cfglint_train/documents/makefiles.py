@@ -9,19 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_LINE: Final = re.compile(r"(?m)^.*$")
-_ASSIGNMENT: Final = re.compile(r"(?:export[ ]+|override[ ]+)?([A-Za-z_]\w*)[ ]*(\?=|:{0,3}=)[ \t]*([^#\n]*)(?:#.*)?$")
-_ANY_ASSIGNMENT: Final = re.compile(r"\b([A-Za-z_]\w*)[ \t]*(?:\?|\+|!|:{0,3})=|^(?:-?include|define)[ \t]+(\w*)")
-_PLAIN: Final = re.compile(r"(?:[\w./:=,@%+ -]|\$[({]\w+[)}])*")
-_BLOCK_START: Final = re.compile(r"(?:ifn?(?:eq|def)|define)\b")
-_BLOCK_END: Final = re.compile(r"(?:endif|endef)\b")
-_REFERENCE: Final = re.compile(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|([@<^*?+|%]))")
-_PREFIX: Final = re.compile(r"^\t[ \t]*[@+-]+")
-MAKE_COMMAND: Final = re.compile(r"\bmake\b([^\n;&|]*)")
+_LINE: Final = compile_on_use(r"(?m)^.*$")
+_ASSIGNMENT: Final = compile_on_use(
+    r"(?:export[ ]+|override[ ]+)?([A-Za-z_]\w*)[ ]*(\?=|:{0,3}=)[ \t]*([^#\n]*)(?:#.*)?$"
+)
+_ANY_ASSIGNMENT: Final = compile_on_use(r"\b([A-Za-z_]\w*)[ \t]*(?:\?|\+|!|:{0,3})=|^(?:-?include|define)[ \t]+(\w*)")
+_PLAIN: Final = compile_on_use(r"(?:[\w./:=,@%+ -]|\$[({]\w+[)}])*")
+_BLOCK_START: Final = compile_on_use(r"(?:ifn?(?:eq|def)|define)\b")
+_BLOCK_END: Final = compile_on_use(r"(?:endif|endef)\b")
+_REFERENCE: Final = compile_on_use(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|([@<^*?+|%]))")
+_PREFIX: Final = compile_on_use(r"^\t[ \t]*[@+-]+")
+MAKE_COMMAND: Final = compile_on_use(r"\bmake\b([^\n;&|]*)")
 """Pattern of a `make` command, which may set variables of a Makefile; the group holds its arguments."""
-MAKE_VARIABLE: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)=")
+MAKE_VARIABLE: Final = compile_on_use(r"(?<![\w-])([A-Za-z_]\w*)=")
 """Pattern of a variable assignment among the arguments of `make`."""
 
 

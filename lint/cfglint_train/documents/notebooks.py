@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -14,16 +14,16 @@ MAX_MISSED: Final = 20
 
 Once that many are missing, further lines are not searched for.
 """
-_SHELL_CELL: Final = re.compile(r"%%(?:bash|sh|script\s+(?:bash|sh))\b")
-_PYTHON_CELL: Final = re.compile(r"%%(?:capture|time)\b")
+_SHELL_CELL: Final = compile_on_use(r"%%(?:bash|sh|script\s+(?:bash|sh))\b")
+_PYTHON_CELL: Final = compile_on_use(r"%%(?:capture|time)\b")
 """Cell magics whose cell still holds Python."""
-_WRITE_CELL: Final = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)")
-_VARIABLE: Final = re.compile(r"(?<!\$)\{(\w+)\}")
-_COMMAND: Final = re.compile(r"\s*(?:!|%(?:sx|system|run)\b|%(?=(?:conda|mamba|pip|uv)\b))")
+_WRITE_CELL: Final = compile_on_use(r"%%writefile\s+(?:-a\s+)?(\S+)")
+_VARIABLE: Final = compile_on_use(r"(?<!\$)\{(\w+)\}")
+_COMMAND: Final = compile_on_use(r"\s*(?:!|%(?:sx|system|run)\b|%(?=(?:conda|mamba|pip|uv)\b))")
 
-_ASSIGNED: Final = re.compile(r"(\s*[A-Za-z_][\w, ]*=\s*)[!%].*")
+_ASSIGNED: Final = compile_on_use(r"(\s*[A-Za-z_][\w, ]*=\s*)[!%].*")
 """Assignment of a command's output or of a magic's result: `gpu = !nvidia-smi`."""
-_HELP: Final = re.compile(r"\s*[\w.]+\?\??\s*")
+_HELP: Final = compile_on_use(r"\s*[\w.]+\?\??\s*")
 
 
 class Notebook(Frozen):

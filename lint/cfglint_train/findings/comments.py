@@ -7,18 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train.documents.document import CannotEdit, Change, Comment, Document, Edit, Scalar, Set
 from cfglint_train.documents.line_text import get_line_text
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
 from cfglint_train.settings.pragmas import MARK
 
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER: Final = compile_on_use(r"\d+(?:\.\d+)?")
 
 # A product in a comment that explains a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
-_PRODUCT: Final = re.compile(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
+_PRODUCT: Final = compile_on_use(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
 
 
 # Words that ask the reader to state a value.
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = compile_on_use(
     r"\b(?:fill[ _-]?(?:me|this|it)?[ _-]?in|to[ _-]?do|fix[ _-]?me|tbd|(?:change|replace|set)[ _-]?(?:me|this))\b",
     re.I,
 )
@@ -44,7 +45,7 @@ def find_purpose(place: Place) -> str | None:
     return None if comment is None or MARK.decode() in comment.text else f"the comment `{comment.text}`"
 
 
-_CONSTANT: Final = re.compile(r"(?:\w+\s*=\s*)?((?:\w+\.)*[A-Z][A-Z0-9_]+)")
+_CONSTANT: Final = compile_on_use(r"(?:\w+\s*=\s*)?((?:\w+\.)*[A-Z][A-Z0-9_]+)")
 """A keyword argument or a value that is a constant with a name."""
 
 

@@ -87,12 +87,19 @@ class Report(Frozen):
     """
     is_secret: bool = False
     """True if the text at `place` is a secret, which no output may show."""
+    confirm: Callable[[], bool] | None = None
+    """Function that decides whether the report holds if that is costly; called unless an assumption refutes it."""
     find_remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
     """Function that finds the fix and the help if that is costly; called only for reports that are shown."""
     quantity: str = ""
     """Quantity whose verdict the report states, or an empty string. Reports on the same one may be merged."""
     left_to: str = ""
     """Code of a rule that covers the report. The report is dropped if that rule has a finding on the run."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True if the report holds."""
+        return self.confirm is None or self.confirm()
 
     def resolve_remedy(self) -> Report:
         """Return the report with its fix and help, calling `find_remedy` if it is set."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from json import dumps
 
 from cfglint_train.documents.document import CannotEdit, Change, Delete, Rename, Unknown
-from cfglint_train.findings.draft import has_value, list_key_changes
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.names import Field
@@ -18,6 +17,8 @@ def format_changes(run: Run, changes: Mapping[Field, Any]) -> str:
 
     If the run's files cannot be edited that way, list the fields and new values as the files would spell them.
     """
+    from cfglint_train.findings.draft import has_value, list_key_changes
+
     try:
         parts = dict.fromkeys(
             _format_change(config, change)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.findings.verdicts import STEP_PHASES, judge
-from cfglint_train.fitting.moves import build_micro_batch_changes, explain_refusal, list_even_micro_batches
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
@@ -66,6 +65,8 @@ def _find_speedups(run: Run) -> dict[str, Speedup]:
         or not _has_margin(run, run)
     ):
         return {}
+    from cfglint_train.fitting.moves import explain_refusal
+
     speedups: dict[str, Speedup] = {}
     current = run
     for name, (candidates, margin) in _KINDS.items():
@@ -187,6 +188,8 @@ def _propose_accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
     micro, accumulation = batch.micro, batch.accumulation
     if not micro or not accumulation or accumulation < 2 or batch.tokens_per_gpu or setup.ranks.parameter_shards < 2:
         return
+    from cfglint_train.fitting.moves import build_micro_batch_changes, list_even_micro_batches
+
     for other in list_even_micro_batches(run):
         if other > micro and other % micro == 0:
             changes = build_micro_batch_changes(run, micro * accumulation, other)

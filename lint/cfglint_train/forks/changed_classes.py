@@ -7,17 +7,17 @@ the program imports. The parameters then differ from upstream's. Files are read 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 
 from cfglint_train.documents.python.syntax import map_imports, parse_tree, resolve_dotted_name
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.mutations.imported import ImportGraph
 from cfglint_train.repository.index import RepositoryIndex
 
-_CHANGES: Final = re.compile(
+_CHANGES: Final = compile_on_use(
     r"\bsetattr\(|\.\w*(?:Config|Arguments|Args)\s*=(?!=)"
     r"|(?:Config|Arguments|Args)\.__\w+__\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
 )

@@ -11,23 +11,24 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_PYTHONPATH: Final = re.compile(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)")
-_PIP: Final = re.compile(r"\bpip3?\s+install\s([^\n;&|]*)")
-_WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s=]+")
+_PYTHONPATH: Final = compile_on_use(r"\bPYTHONPATH=[\"']?([^\s\"';&|]+)")
+_PIP: Final = compile_on_use(r"\bpip3?\s+install\s([^\n;&|]*)")
+_WORD: Final = compile_on_use(r"\"[^\"]*\"|'[^']*'|[^\s=]+")
 _EDITABLE: Final = ("-e", "--editable")
 _WITH_VALUE: Final = frozenset((
     "-c", "-f", "-i", "-r", "-t", "--cache-dir", "--config-settings", "--constraint", "--extra-index-url",
     "--find-links", "--index-url", "--prefix", "--python", "--requirement", "--root", "--src", "--target",
 ))  # fmt: skip
 """Options of `pip install` whose value is not a package to install."""
-_ON_DISK: Final = re.compile(r"(?:\.{0,2}/|~/|\$|\.(?=\[|$)).*(?<!\.whl)(?<!\.gz)")
-_CHANGE: Final = re.compile(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([^\s\"';&|)]+)")
-_DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
-_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_OUTSIDE: Final = re.compile(r"/|~/|\$\{?HOME\}?/|(?:\$\{?PWD\}?/)?\.\./")
-_CURRENT: Final = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`)(?:/|$)")
+_ON_DISK: Final = compile_on_use(r"(?:\.{0,2}/|~/|\$|\.(?=\[|$)).*(?<!\.whl)(?<!\.gz)")
+_CHANGE: Final = compile_on_use(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([^\s\"';&|)]+)")
+_DEFAULT: Final = compile_on_use(r"\$\{\w+:?-([^{}]*)\}")
+_VARIABLE: Final = compile_on_use(r"\$(?:\{(\w+)\}|(\w+))")
+_OUTSIDE: Final = compile_on_use(r"/|~/|\$\{?HOME\}?/|(?:\$\{?PWD\}?/)?\.\./")
+_CURRENT: Final = compile_on_use(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`)(?:/|$)")
 _CURRENT_FOLDER: Final = (".", "./")
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cfglint_train.forks.forks import Forks
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cfglint_train.launches.launch_scripts import LaunchScripts
     from cfglint_train.releases.pins.search import ResolvedPin
 
-_MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
+_MAY_MOVE: Final = compile_on_use(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
 """Text in a script that may make Python import a package from another folder."""
 
 
@@ -103,10 +104,10 @@ def find_programs(subject: Subject) -> EvidenceItems:
     """Yield each launched program in the repository that imports another local package instead of upstream's."""
     if subject.keys is None or subject.keys.is_library or subject.manifest.layout is None:
         return
-    from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
-
     index = subject.forks.repositories.get_index(subject.path)
     for file, script, launch in subject.find_started_programs():
+        from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
+
         if find_renamed_copy(file, index, subject.manifest) is not None:
             return  # `find_copies` yields its vocabulary
         if has_other_package(file, index, subject.manifest):
@@ -236,12 +237,13 @@ def find_patches(subject: Subject) -> EvidenceItems:
     index = subject.forks.repositories.get_index(subject.path)
     if subject.keys is None or subject.manifest.layout is None or not index.is_repository:
         return
+    launch_scripts = [document.path for document, _ in subject.launches]
+    files = (*launch_scripts, *subject.forks.list_patch_files(subject.path))
+    if not files:
+        return
     from cfglint_train.forks.patches import find_first_patch
 
-    launch_scripts = [document.path for document, _ in subject.launches]
-    patch = find_first_patch(
-        (*launch_scripts, *subject.forks.list_patch_files(subject.path)), subject.manifest.layout.packages, index
-    )
+    patch = find_first_patch(files, subject.manifest.layout.packages, index)
     if patch is not None:
         scope: Scope = "launch" if patch.path in launch_scripts else "folder"
         place = subject.format_path(patch.path, patch.line)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import Roots, measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.evidence import ForkTrace
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+_PATCHING: Final = compile_on_use(
+    r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
+)
+"""File names of patches, scripts, container files, and modules that Python imports at startup."""
 
 
 class Forks:
@@ -254,13 +259,11 @@ class Forks:
 
     def list_patch_files(self, path: str) -> Iterator[str]:
         """Yield the files in a config's folder and its parents that may patch an installed package."""
-        from cfglint_train.forks.patches import PATCHING
-
         folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if has_root else ():
             if folder not in self._around:
                 try:
-                    names = sorted(filter(PATCHING.fullmatch, os.listdir(folder)))
+                    names = sorted(filter(_PATCHING.fullmatch, os.listdir(folder)))
                 except OSError:
                     names = []
                 self._around[folder] = tuple(os.path.join(folder, name) for name in names)

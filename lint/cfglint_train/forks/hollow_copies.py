@@ -5,13 +5,12 @@ The source that the project runs with cannot be determined; it may be any commit
 
 from __future__ import annotations
 
-import re
-
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
-_NAME: Final = re.compile(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
+_NAME: Final = compile_on_use(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
 _HEAD: Final = 8192
 """Number of bytes at the start of a file in which to search for a project's name."""
 

@@ -12,16 +12,12 @@ from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL
-
-PATCHING: Final = re.compile(
-    r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
-)
-"""File names of patches, scripts, container files, and modules that Python imports at startup."""
 
 _NAMES: Final = sorted(
     {
@@ -33,19 +29,19 @@ _NAMES: Final = sorted(
 )
 _FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
 _PACKAGES: Final = "|".join(_NAMES)
-_MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
-_PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
+_MODULE: Final = compile_on_use(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
+_PATCHES: Final = compile_on_use(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
 _MAX_APPLIED: Final = 100
 """Maximum number of files in a folder that are compared with a pattern in a script."""
 _QUOTES: Final = "\"'"
 _MAX_LINE: Final = 2000
 """Maximum length of a command that is searched, in characters."""
-_PATCHED: Final = re.compile(r"^\+\+\+ (\S+\.py)\b", re.MULTILINE)
-_EDITS: Final = re.compile(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w*i)|\bpatch\s")
+_PATCHED: Final = compile_on_use(r"^\+\+\+ (\S+\.py)\b", re.MULTILINE)
+_EDITS: Final = compile_on_use(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w*i)|\bpatch\s")
 """Commands that edit the files that they name."""
-_COPIES: Final = re.compile(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
+_COPIES: Final = compile_on_use(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
 """Commands that write to the file in their last word."""
-_DECLARED: Final = re.compile(
+_DECLARED: Final = compile_on_use(
     r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})\\?[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
 )
 """Possible name of a setting in an added line: a string, an option or an annotated name."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import FrameworkManifest, SourceLayout
 from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
-_IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
+_IMPORT: Final = compile_on_use(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 
 def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> tuple[str, str] | None:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.requirement import find_upstream_package, format_repository, match_package_name
 
-_SETTING: Final = re.compile(r"[ \t]*(path|url)[ \t]*=[ \t]*\"?([^\"#;\r\n]*?)\"?[ \t]*(?:[#;].*)?")
+_SETTING: Final = compile_on_use(r"[ \t]*(path|url)[ \t]*=[ \t]*\"?([^\"#;\r\n]*?)\"?[ \t]*(?:[#;].*)?")
 
 
 class Submodule(Frozen):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time
 from contextlib import suppress
@@ -20,10 +19,11 @@ from itertools import count
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.exchange import exchange, rename_new
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-_TEMPORARY: Final = re.compile(r"\.cfglint-([0-9]+)-[0-9]+")
+_TEMPORARY: Final = compile_on_use(r"\.cfglint-([0-9]+)-[0-9]+")
 _STALE_SECONDS: Final = 60.0
 """Minimum age in seconds at which a temporary file of a dead process is removed."""
 _CHANGED: Final = "another program changed it in the meantime"

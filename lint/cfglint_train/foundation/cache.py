@@ -7,16 +7,16 @@ with files that git tracks is not used, because the repository's author could ha
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 
 from cfglint_train.foundation import git_index, regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 MAX_FILES: Final = 64
 MAX_BYTES: Final = 16 * 2**20
 
-_CACHE_FILE: Final = re.compile(r".*[0-9a-f]{64}(\.[0-9]+)?")
+_CACHE_FILE: Final = compile_on_use(r".*[0-9a-f]{64}(\.[0-9]+)?")
 """Names of cache files, which end in a digest or a digest and a process ID; other files are left alone."""
 
 

@@ -228,11 +228,11 @@ _VALUE_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|",
 def is_secret(key: str, value: str) -> bool:
     """Return whether a key is named like a secret and its value is a literal credential, not a reference."""
     name = re.search(rf"(?i)(?:({_PASSWORD_KEYS})|({_PASS_KEYS})|(secret)|{_TOKEN_KEYS})$", key)
-    if name is None or len(value) < _MIN_LENGTH or _is_placeholder(value):
+    if name is None or len(value) < _MIN_LENGTH:
         return False
     if name.lastindex is None:
-        return is_generated(value)
-    if re.fullmatch(_REFERENCE, value) or ("/" in value and _is_words(value)):
+        return is_generated(value) and not _is_placeholder(value)
+    if _is_placeholder(value) or re.fullmatch(_REFERENCE, value) or ("/" in value and _is_words(value)):
         return False
     if " " in value and "passphrase" not in key.lower():
         return not all(re.fullmatch(r"[A-Z]?[a-z]*[.,:;!?]?|[A-Z]+|[0-9]+", word) for word in value.split())

@@ -24,28 +24,23 @@ else:
 
     # Compiling a constructor takes as long as creating this many records without it.
     _PAYS = 30
+    _UNSET = object()
     _tuple = tuple.__new__
 
     class _Row(tuple):
         """Base class with the methods of all records."""
 
         __slots__ = ()
+        _places = None
+        """Index of each field, once it is needed."""
 
         def __new__(cls, /, *values: Any, **named: Any) -> Any:
-            cls._made += 1
-            if cls._made > _PAYS:
+            made = cls._made
+            made[0] += 1
+            if made[0] > _PAYS:
                 cls.__new__ = constructor = _compiled(cls)
                 return constructor(cls, *values, **named)
-            missing = cls._fields[len(values) :]
-            if missing:
-                try:
-                    rest = [named.pop(field) if field in named else cls._field_defaults[field] for field in missing]
-                except KeyError as field:
-                    raise TypeError(f"{cls.__name__} is missing {field}") from None
-                values = (*values, *rest)
-            if named or len(values) > len(cls._fields):
-                raise TypeError(f"{cls.__name__} got unexpected fields; its fields are {', '.join(cls._fields)}")
-            return _tuple(cls, values)
+            return _tuple(cls, values if len(values) == len(cls._fields) and not named else _fill(cls, values, named))
 
         @classmethod
         def _make(cls, values: Iterable[Any]) -> Any:
@@ -56,9 +51,7 @@ else:
 
         def _replace(self, /, **changes: Any) -> Any:
             kind = type(self)
-            if kind._places is None:
-                kind._places = dict(zip(self._fields, range(len(self._fields))))
-            values, places = list(self), kind._places
+            values, places = list(self), _list_places(kind)
             try:
                 for field, value in changes.items():
                     values[places[field]] = value
@@ -75,6 +68,25 @@ else:
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
 
+    def _list_places(kind: Any) -> dict[str, int]:
+        """Return the index of each field."""
+        if kind._places is None:
+            kind._places = dict(zip(kind._fields, range(len(kind._fields))))
+        return kind._places
+
+    def _fill(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """Return the values of all fields. Raise `TypeError` if one is missing or unexpected."""
+        given, places = len(values), _list_places(kind)
+        filled = [*values, *kind._blank[given:]]
+        if given > len(places) or any(places.get(field, -1) < given for field in named):
+            raise TypeError(f"{kind.__name__} got unexpected fields; its fields are {', '.join(places)}")
+        for field, value in named.items():
+            filled[places[field]] = value
+        for place in range(given, len(places) - len(kind._field_defaults)):
+            if filled[place] is _UNSET:
+                raise TypeError(f"{kind.__name__} is missing {kind._fields[place]!r}")
+        return filled
+
     def _compiled(cls: type) -> Any:
         """Compile a constructor with named parameters, whose arguments Python checks."""
         arguments = ", ".join(cls._fields)
@@ -83,15 +95,20 @@ else:
         constructor.__defaults__ = tuple(cls._field_defaults.values())
         return constructor
 
+    _getters: list[Any] = []
+    """Descriptors by index, which all classes share."""
+
     class _Maker(type):
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
             if not bases:
                 return super().__new__(cls, name, bases, body)
             fields = tuple(body.get("__annotations__", ()))
             defaults = {field: body[field] for field in fields if field in body}
-            body.update((field, _tuplegetter(place, None)) for place, field in enumerate(fields))
+            _getters.extend(_tuplegetter(place, None) for place in range(len(_getters), len(fields)))
+            body.update(zip(fields, _getters))
             body.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults)
-            body.update(_made=0, _places=None)
+            body["_made"] = [0]  # in a list, because setting an attribute of a class empties its cache of attributes
+            body["_blank"] = (*[_UNSET] * (len(fields) - len(defaults)), *defaults.values())
             return type(name, (_Row,), body)
 
     class Frozen(metaclass=_Maker):

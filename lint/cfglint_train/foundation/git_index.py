@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from bisect import bisect_left
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _MAX_BYTES: Final = 2**26
 """Maximum size in bytes of an index, and of all its paths together: half a million entries of 100 bytes."""
 _MAX_PATH: Final = 4096
-_FORBIDDEN_PATH: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
+_FORBIDDEN_PATH: Final = compile_on_use(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
 """Path components that git never puts into an index: empty, `.`, `..` and `.git`."""
 _STAT: Final = 40
 """Number of bytes of an entry before its object name."""

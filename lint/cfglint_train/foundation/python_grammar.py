@@ -11,13 +11,14 @@ import ast
 import re
 import warnings
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_STRING: Final = re.compile(r"((?i:[rubft]|r[bft]|[bft]r)?)('''|\"\"\"|'|\")")
-_NAME: Final = re.compile(r"[^\W\d]\w*")
-_TYPE: Final = re.compile(r"type[ \t]+([^\W\d]\w*)[ \t]*(?=\[|=(?!=))")
-_LAZY: Final = re.compile(r"lazy[ \t]+((?:import|from)[ \t][^\n;#]*)")
-_EXCEPT: Final = re.compile(r"except\*?[ \t]+([^\n:#()\[\]\"']+?)[ \t]*:")
+_STRING: Final = compile_on_use(r"((?i:[rubft]|r[bft]|[bft]r)?)('''|\"\"\"|'|\")")
+_NAME: Final = compile_on_use(r"[^\W\d]\w*")
+_TYPE: Final = compile_on_use(r"type[ \t]+([^\W\d]\w*)[ \t]*(?=\[|=(?!=))")
+_LAZY: Final = compile_on_use(r"lazy[ \t]+((?:import|from)[ \t][^\n;#]*)")
+_EXCEPT: Final = compile_on_use(r"except\*?[ \t]+([^\n:#()\[\]\"']+?)[ \t]*:")
 _OPENING: Final = "([{"
 _CLOSING: Final = ")]}"
 # Maximum depth of nested replacement fields; Python itself accepts two levels in a format specification.

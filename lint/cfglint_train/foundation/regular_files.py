@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 MAX_BYTES: Final = 8 * 2**20
@@ -15,7 +15,7 @@ MAX_BYTES: Final = 8 * 2**20
 _NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
 
-PYTHON_TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
+PYTHON_TESTS: Final = compile_on_use(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 """Pattern for the paths of Python tests, which are neither runs nor evidence about a run."""
 
 MARKS: Final = (".git", ".hg")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 
 _MAX_PARTS: Final = 100
 """Maximum number of parts of a dotted key; real settings have far fewer."""
-_SIGNS: Final = re.compile(r"[=\[\]{},#\n]|\.(?!\.)")
+_SIGNS: Final = compile_on_use(r"[=\[\]{},#\n]|\.(?!\.)")
 
 
 def parse(text: str) -> dict[str, Any]:

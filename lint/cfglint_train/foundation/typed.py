@@ -8,14 +8,14 @@ subscript. `Literal` stores its values, so that an enumeration is written only o
 from __future__ import annotations
 
 __all__ = [
-    "TYPE_CHECKING", "Any", "ClassVar", "Final", "Generic", "Literal", "NoReturn", "Protocol", "TextIO", "TypeGuard",
-    "TypeVar", "list_members",
+    "TYPE_CHECKING", "Any", "AnyStr", "ClassVar", "Final", "Generic", "Literal", "NoReturn", "Protocol", "TextIO",
+    "TypeGuard", "TypeVar", "list_members",
 ]  # fmt: skip
 
 TYPE_CHECKING = False  # type checkers treat this name as true
 
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, Final, Generic, Literal, NoReturn, Protocol, TextIO, TypeGuard, TypeVar
+    from typing import Any, AnyStr, ClassVar, Final, Generic, Literal, NoReturn, Protocol, TextIO, TypeGuard, TypeVar
 else:
 
     class _Word:
@@ -47,7 +47,7 @@ else:
 
             return Literal[self.__args__] | other
 
-    Any = ClassVar = Final = Generic = NoReturn = Protocol = TextIO = TypeGuard = _Word
+    Any = AnyStr = ClassVar = Final = Generic = NoReturn = Protocol = TextIO = TypeGuard = _Word
 
 
 def list_members(alias: Any) -> tuple[Any, ...]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-_NUMBER: Final = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.?(a|b|rc|dev|post)(\d*))?")
+_NUMBER: Final = compile_on_use(r"v?(\d+(?:\.\d+)*)(?:\.?(a|b|rc|dev|post)(\d*))?")
 
-_COMPARISON: Final = re.compile(r"(===|==|!=|>=|<=|~=|>|<)(\d[\w.*]*)")
+_COMPARISON: Final = compile_on_use(r"(===|==|!=|>=|<=|~=|>|<)(\d[\w.*]*)")
 
 _RANK: Final = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import MISSING, Route
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import split_key
 from cfglint_train.frameworks.lens import Config, resolve_default
@@ -157,7 +158,7 @@ class _InterpolatedText:
         raise _UnresolvedError
 
 
-_KEY: Final = re.compile(r"[^.\[\]{}:$\s'\"=,]+")
+_KEY: Final = compile_on_use(r"[^.\[\]{}:$\s'\"=,]+")
 
 
 def _parse_single_path(text: str) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from cfglint_train.documents.document import Entry
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.accelerate.command import EXCLUSIVE_SWITCHES
@@ -212,7 +213,7 @@ _SHARDING_VARIABLES: Final = ("FSDP", "ACCELERATE", "DEEPSPEED")
 
 
 # Export of a variable that may shard the model, anywhere in the script.
-_SHARDING_EXPORT: Final = re.compile(
+_SHARDING_EXPORT: Final = compile_on_use(
     rb"^[ \t]*(?:export|declare -x)[ \t]+\w*(?:FSDP|ACCELERATE|DEEPSPEED)", re.MULTILINE
 )
 

@@ -35,6 +35,7 @@ from json import load, loads
 
 import cfglint_schemas
 from cfglint_train import frameworks
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -287,7 +288,7 @@ def can_start_other_program(source: bytes) -> bool:
 
 PYTHON_STARTS: Final = (b"subprocess", b"os.system", b"os.popen", b"os.exec")
 """Substrings of Python programs that start commands; each of these programs contains at least one substring."""
-_TRAINING_COMMAND: Final = re.compile(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
+_TRAINING_COMMAND: Final = compile_on_use(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
 
 
 def can_start_from_python(source: bytes) -> bool:
@@ -297,7 +298,7 @@ def can_start_from_python(source: bytes) -> bool:
     return can_start_framework(source) or _TRAINING_COMMAND.search(source) is not None
 
 
-_LAUNCH_OF_SCRIPT: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python3?|torchrun)\b[^\n\"]{0,300}\.py\b")
+_LAUNCH_OF_SCRIPT: Final = compile_on_use(rb"\b(?:accelerate launch|deepspeed|python3?|torchrun)\b[^\n\"]{0,300}\.py\b")
 
 
 def can_launch(source: bytes) -> bool:
@@ -307,7 +308,7 @@ def can_launch(source: bytes) -> bool:
     return can_start_from_python(source)
 
 
-_JOB_KEY: Final = re.compile(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \t]*:")
+_JOB_KEY: Final = compile_on_use(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \t]*:")
 
 
 def is_job(source: bytes) -> bool:

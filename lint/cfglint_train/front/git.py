@@ -17,11 +17,12 @@ from contextlib import suppress
 from subprocess import TimeoutExpired
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front import programs
 
-_SETTINGS: Final = re.compile(
+_SETTINGS: Final = compile_on_use(
     r"extensions\.(objectformat|partialclone)|remote\.origin\.(url|promisor|partialclonefilter)"
     r"|http\.(.*\.)?extraheader",
     re.DOTALL,

@@ -110,6 +110,9 @@ def grade_report(
             and _find_refuting_assumptions(rule, report, run, assumptions, check)[0]
         ):
             return None  # skip the releases: trying them would read the configuration once per candidate
+        if report.confirm is not None:
+            confirmed = report._replace(confirm=None) if report.confirm() else None
+            return None if confirmed is None else grade_report(rule, confirmed, main, run, check, reads)
         assumptions = (*assumptions, *find_release_assumptions(run, fields))
         if assumptions:
             refuting, scenarios = _find_refuting_assumptions(rule, report, run, assumptions, check)
@@ -312,7 +315,8 @@ def _find_refuting_assumptions(
     @cache
     def check_under(*facts: tuple[str, Any]) -> tuple[Report, ...]:
         try:
-            return tuple(check(run.build_scenario(dict(facts))))
+            reports = check(run.build_scenario(dict(facts)))
+            return tuple(other for other in reports if report.confirm is not None or other.is_confirmed)
         except Exception:  # a rule that crashes is reported on its first call
             return ()
 

@@ -17,7 +17,6 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.certainty import Check as Checker
 from cfglint_train.judging.certainty import grade_report
-from cfglint_train.judging.finding_builder import build_finding
 from cfglint_train.judging.one_disease import is_covered, settle
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
@@ -73,11 +72,11 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
                     same_file = (config for config in configs if config.document is report.place.document)
                     report = report._replace(help=resolution.describe_source(next(same_file, main)))
                 graded_report = grade_report(rule, report, main, reported_run, checker, reads)
-                finding = (
-                    None
-                    if graded_report is None
-                    else build_finding(rule, report, selection, reported_run, graded_report)
-                )
+                if graded_report is None:
+                    continue
+                from cfglint_train.judging.finding_builder import build_finding
+
+                finding = build_finding(rule, report, selection, reported_run, graded_report)
                 if finding is None:
                     continue
                 findings.append(finding)
@@ -107,7 +106,7 @@ def _run_rule_on_corrected(
 
     Reports that the original run does not get have notes that name the corrections.
     """
-    unchanged = {report.message for report, *_ in reports}
+    unchanged = {report.message for report, *_ in reports if report.is_confirmed}
     notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)
     for report, run, reads in _run_rule(rule, checker, main, corrected_run):
         yield report if report.message in unchanged else report._replace(notes=(*report.notes, *notes)), run, reads

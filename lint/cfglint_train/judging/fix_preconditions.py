@@ -150,7 +150,8 @@ def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> fro
         for rule in _list_writing_rules(field)
         if not rule.particular or not find_frameworks_of_rule(rule.code).isdisjoint(framework_names)
         for report in registry.get_checker(rule)(after)
-        if (fix := report.resolve_remedy().fix) is not None
+        if report.is_confirmed
+        and (fix := report.resolve_remedy().fix) is not None
         and field in fix.changes
         and is_equal(fix.changes[field], before.plan.get(field))
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import CannotEdit, Route, Set
-from cfglint_train.findings.draft import list_key_changes
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config, LaunchArgument, Override, format_route
 from cfglint_train.judging.selection import Selection
@@ -36,6 +35,7 @@ def build_rewritable_run(run: Run, changes: Mapping[Field, Any], selection: Sele
     Raise `CannotEdit` if a change would add a key next to a possible misspelling of it.
     """
     from cfglint_rules.vocabulary.unknown_key import list_nearest_keys
+    from cfglint_train.findings.draft import list_key_changes
 
     corrected = correct_typos(run, selection)
     for config, change in list_key_changes(corrected, changes):

@@ -14,18 +14,21 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import is_folder_unchanged
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import find_similar
 from cfglint_train.frameworks.launchers import LOCAL_LAUNCHERS
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.sources import Sources
 
-_COMMENT: Final = re.compile(rb"(?m)^[ \t]*#.*")
-_FETCHED: Final = re.compile(rb"\b(?:git[ \t]+(?:clone|checkout|switch|pull|fetch)|wget|curl|unzip|tar|rsync|scp)\b")
+_COMMENT: Final = compile_on_use(rb"(?m)^[ \t]*#.*")
+_FETCHED: Final = compile_on_use(
+    rb"\b(?:git[ \t]+(?:clone|checkout|switch|pull|fetch)|wget|curl|unzip|tar|rsync|scp)\b"
+)
 """Commands that may bring files which the repository lacks."""
-_STANDS_FOR: Final = re.compile(r"your|path_?to|xxx|placeholder|[<>{}*?\[\]]", re.IGNORECASE)
+_STANDS_FOR: Final = compile_on_use(r"your|path_?to|xxx|placeholder|[<>{}*?\[\]]", re.IGNORECASE)
 """Parts of names that the user replaces, or that stand for several files."""
-_ELSEWHERE: Final = re.compile(r"--(?:container|chdir|directory|working[-_]dir)")
+_ELSEWHERE: Final = compile_on_use(r"--(?:container|chdir|directory|working[-_]dir)")
 """Options that run a command in another folder or machine."""
 
 _SIMILARITY: Final = 0.7

@@ -14,6 +14,7 @@ from json import dumps, load
 
 from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, Edit
 from cfglint_train.documents.json import JsonDocument
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.regular_files import normalize_path
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar, Final
 from cfglint_train.foundation.versions import parse_release
@@ -58,7 +59,7 @@ class WrittenDocument(JsonDocument):
 
 
 # `cat > PATH << 'EOF'`: the path, the quote that prevents expansion, and the delimiter that ends the file.
-_HERE_DOCUMENT: Final = re.compile(
+_HERE_DOCUMENT: Final = compile_on_use(
     rb"(?m)^[^\n#]*?(?:>|\btee\b)[ \t]*(?P<path>[^\s<>|&;]+)[ \t]*"
     rb"<<-?[ \t]*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[^\n]*\n"
 )

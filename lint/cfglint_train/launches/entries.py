@@ -9,21 +9,22 @@ from collections.abc import Iterable
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.sources import Sources
 
-_PYTHON: Final = re.compile(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
-_SCRIPT: Final = re.compile(r"\.(?:sh|bash|slurm|sbatch|job)$")
-_TRAINING: Final = re.compile(r"train|tune|sft", re.IGNORECASE)
+_PYTHON: Final = compile_on_use(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
+_SCRIPT: Final = compile_on_use(r"\.(?:sh|bash|slurm|sbatch|job)$")
+_TRAINING: Final = compile_on_use(r"train|tune|sft", re.IGNORECASE)
 # Names of Python programs that use a config for something other than training.
-_OTHER_TASK: Final = re.compile(
+_OTHER_TASK: Final = compile_on_use(
     r"check|chat|convert|copy|diff|download|eval|export|gen|infer|lint|merge|plot|prep|print|push|render|serve|show|submit"
     r"|sync|test|tokeni|upload|valid|view",
     re.IGNORECASE,
 )
-_SUBMITTING: Final = re.compile(r"submit", re.IGNORECASE)
+_SUBMITTING: Final = compile_on_use(r"submit", re.IGNORECASE)
 
 
 class Program(Frozen):

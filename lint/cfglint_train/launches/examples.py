@@ -7,10 +7,9 @@ Everything that is not a command is blanked, so that the commands parse as a scr
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 
-from cfglint_train.documents import job_commands, justfiles, makefiles
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.repository.files import JUSTFILES, is_makefile
 from cfglint_train.repository.index import RepositoryIndex
@@ -19,22 +18,22 @@ from cfglint_train.repository.workflows import is_workflow
 if TYPE_CHECKING:
     from cfglint_train.documents.python.script import PythonScript
 
-_FENCE: Final = re.compile(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
+_FENCE: Final = compile_on_use(r"(?ms)^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$")
 _JOB: Final = "#SBATCH "
 _SHELLS: Final = ("", "bash", "console", "sh", "shell", "zsh")
 _PROGRAMS: Final = r"accelerate|axolotl|deepspeed|llamafactory-cli|lmf|python3?|sbatch|torchrun|trl"
 _ENDING: Final = r"\.(?:ya?ml|json|py)\b"
-_STARTS: Final = re.compile(rf"\b(?:bash|{_PROGRAMS})\b(?:[^\n]|\\\n)*{_ENDING}")
-_COMMAND: Final = re.compile(
+_STARTS: Final = compile_on_use(rf"\b(?:bash|{_PROGRAMS})\b(?:[^\n]|\\\n)*{_ENDING}")
+_COMMAND: Final = compile_on_use(
     r"(?m)^[ \t]*(?:\w+=\S+ )*(?:accelerate|deepspeed|python3?|torchrun|uv)\b(?:[^\n\\]|\\.|\\\n)*"
 )
-_UNCONTINUED: Final = re.compile(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t]*--)")
+_UNCONTINUED: Final = compile_on_use(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t]*--)")
 """Launcher alone on its line with its options on the next line: docstrings often lack the backslash."""
-_NO_NEWLINE: Final = re.compile(r"[^\n]")
-_PROMPT: Final = re.compile(r"(?m)^([ \t]*)\$ ")
-_EXIT: Final = re.compile(r"(?<![\w./$-])exit(?![\w./=-])")
-_LAUNCHER: Final = re.compile(rf"\b(?:{_PROGRAMS})\b")
-_FILE: Final = re.compile(_ENDING)
+_NO_NEWLINE: Final = compile_on_use(r"[^\n]")
+_PROMPT: Final = compile_on_use(r"(?m)^([ \t]*)\$ ")
+_EXIT: Final = compile_on_use(r"(?<![\w./$-])exit(?![\w./=-])")
+_LAUNCHER: Final = compile_on_use(rf"\b(?:{_PROGRAMS})\b")
+_FILE: Final = compile_on_use(_ENDING)
 
 
 def list_examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
@@ -60,10 +59,16 @@ def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[st
 
         yield extract_commands(text, name)
     elif is_makefile(path):
+        from cfglint_train.documents import makefiles
+
         yield _replace_exits(makefiles.extract_commands(text, index.compute_once(_list_make_variables)))
     elif name in JUSTFILES:
+        from cfglint_train.documents import justfiles
+
         yield _replace_exits(justfiles.extract_commands(text))
     elif is_job(path) and not is_workflow(path):
+        from cfglint_train.documents import job_commands
+
         yield from map(_replace_exits, job_commands.extract_scripts(text))
 
 
@@ -87,9 +92,11 @@ def extract_docstring_commands(script: PythonScript) -> bytes:
 
 def _list_make_variables(index: RepositoryIndex) -> frozenset[str]:
     """Return the variables that commands in the repository set when they call make (`make train GPUS=8`)."""
+    from cfglint_train.documents.makefiles import MAKE_COMMAND, MAKE_VARIABLE
+
     texts = (text for _, text in index.read_texts("make"))
-    calls = (call[1] for text in texts for call in makefiles.MAKE_COMMAND.finditer(text))
-    return frozenset(name for call in calls for name in makefiles.MAKE_VARIABLE.findall(call))
+    calls = (call[1] for text in texts for call in MAKE_COMMAND.finditer(text))
+    return frozenset(name for call in calls for name in MAKE_VARIABLE.findall(call))
 
 
 def _extract_fenced(text: str) -> Iterator[str]:

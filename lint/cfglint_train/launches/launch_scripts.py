@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_SIBLINGS: Final = 500
 """Maximum number of files in a config's folder that are looked up in scripts."""
 
-_ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
+_ASSIGNED: Final = compile_on_use(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
 """Argument of the form `name=FILE`; the part of the path up to its last variable is ignored."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
@@ -185,6 +185,8 @@ class LaunchScripts:
         repository = self.repositories.get_index(path)
         if not repository.has_scripts:
             return
+        from fnmatch import fnmatchcase
+
         from cfglint_train.launches.turns import find_loop_uses, list_loop_patterns
 
         name = os.path.basename(path)

@@ -11,6 +11,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
@@ -26,7 +27,7 @@ from cfglint_train.repository.index import RepositoryIndex
 ScriptCall = tuple[ShellDocument, Invocation]
 """A script, and its invocation that starts another script."""
 
-_MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_MODULE: Final = compile_on_use(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _CONFIG_FILE: Final = ("--config_file", "--config-file")
 
 
@@ -139,9 +140,9 @@ def find_argument_launches(document: ShellDocument, config: Config, framework: F
     return launches
 
 
-_ARGUMENT: Final = re.compile(r"\$\{?[\d@*]")
-_VARIABLE: Final = re.compile(r"\"?\$\{?(\w+)\}?\"?")
-_ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:(?:export|local|readonly)[ \t]+)?([A-Za-z_]\w*)=(.*)$")
+_ARGUMENT: Final = compile_on_use(r"\$\{?[\d@*]")
+_VARIABLE: Final = compile_on_use(r"\"?\$\{?(\w+)\}?\"?")
+_ASSIGNMENT: Final = compile_on_use(r"(?m)^[ \t]*(?:(?:export|local|readonly)[ \t]+)?([A-Za-z_]\w*)=(.*)$")
 
 
 def _is_argument(document: ShellDocument, word: Word, assignments: Mapping[str, str]) -> bool:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.index import RepositoryIndex
 
-_PATH: Final = re.compile(r"(?m)(?<![\w./${}-])[\w./${}-]{0,200}\$[\w./${}-]{0,200}\.ya?ml\b")
-_VARIABLE: Final = re.compile(r"\$(?:\{\w+\}|\w+)")
-_VARIABLE_NAME: Final = re.compile(r"\$\{?(\w+)\}?")
-_ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?(\w+)=([^\s;#]+)")
+_PATH: Final = compile_on_use(r"(?m)(?<![\w./${}-])[\w./${}-]{0,200}\$[\w./${}-]{0,200}\.ya?ml\b")
+_VARIABLE: Final = compile_on_use(r"\$(?:\{\w+\}|\w+)")
+_VARIABLE_NAME: Final = compile_on_use(r"\$\{?(\w+)\}?")
+_ASSIGNMENT: Final = compile_on_use(r"(?m)^[ \t]*(?:export[ \t]+)?(\w+)=([^\s;#]+)")
 _MIN_LITERAL: Final = 3
 """Minimum number of literal characters in a path besides its ending: `$1.yaml` could be any file."""
 _MAX_VARIABLE_FOLDERS: Final = 3

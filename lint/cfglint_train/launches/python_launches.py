@@ -6,18 +6,20 @@ Commands keep their line numbers in the program. Values that are not constant be
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from cfglint_train.documents.python.syntax import get_callee_name, map_imports, parse_tree, resolve_dotted_name
 from cfglint_train.documents.python.words import NameValues, ProgramWord
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 _MODULES: Final = ("subprocess", "os")
-_STARTS: Final = re.compile(r"run|call|check_call|check_output|Popen|getoutput|getstatusoutput|system|popen|execv[pe]*")
-_LISTS: Final = re.compile(r"execl[pe]*")
+_STARTS: Final = compile_on_use(
+    r"run|call|check_call|check_output|Popen|getoutput|getstatusoutput|system|popen|execv[pe]*"
+)
+_LISTS: Final = compile_on_use(r"execl[pe]*")
 """Functions that take each word of the command as a separate argument, after the program."""
-_REPLACES: Final = re.compile(r"exec[vlpe]+")
+_REPLACES: Final = compile_on_use(r"exec[vlpe]+")
 """Functions that take the program, then its words, starting with its name."""
 MAX_CALLS: Final = 100
 """Maximum number of calls to examine of one function that receives a command as a parameter."""

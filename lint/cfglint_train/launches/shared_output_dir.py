@@ -12,6 +12,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
@@ -28,19 +29,19 @@ _OUTPUT: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 _RESUMING: Final[tuple[Field, ...]] = ("checkpoint.load_path", "checkpoint.resume_latest")
 _SEQUENTIAL_SCOPES: Final = frozenset(("loop", "and", "subshell"))
 """Scopes whose commands always run if the commands before them succeed; other scopes are alternatives."""
-_TRAINING: Final = re.compile(r"(?:^|[^a-zA-Z])(?:train|sft|dpo|grpo|kto|rloo)(?:$|[^a-zA-Z])")
+_TRAINING: Final = compile_on_use(r"(?:^|[^a-zA-Z])(?:train|sft|dpo|grpo|kto|rloo)(?:$|[^a-zA-Z])")
 """Name of a program, module or subcommand that trains, recognized by a verb or training method.
 
 Evaluation and conversion programs, which may receive the same file, do not match.
 """
-_OTHER_TASK: Final = re.compile(r"\bdo_(?:train|eval|predict)\b")
-_EXPANDED: Final = re.compile(r"\$\{?(\w+)")
+_OTHER_TASK: Final = compile_on_use(r"\bdo_(?:train|eval|predict)\b")
+_EXPANDED: Final = compile_on_use(r"\$\{?(\w+)")
 # A loop over one plain word has one iteration.
-_LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b(?![ \t]+[\w./:@%+-]+[ \t]*(?:;|$))", re.M)
+_LOOP: Final = compile_on_use(rb"\bfor\s+(\w+)\s+in\b(?![ \t]+[\w./:@%+-]+[ \t]*(?:;|$))", re.M)
 # Commands that end the script, try an alternative, or move the output.
-_UNCERTAIN_COMMANDS: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
+_UNCERTAIN_COMMANDS: Final = compile_on_use(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
 
-_LENIENT_PARSER: Final = re.compile(rb"HfArgumentParser|TrlParser|parse_known_args|\badd_dataclass\b")
+_LENIENT_PARSER: Final = compile_on_use(rb"HfArgumentParser|TrlParser|parse_known_args|\badd_dataclass\b")
 """Parsers whose options are declared elsewhere, or that skip unknown options."""
 
 

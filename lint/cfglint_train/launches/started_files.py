@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -11,6 +10,7 @@ from itertools import islice
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.launches.entries import resolve_program
 from cfglint_train.launches.launches import find_trailing_words, find_trailing_words_elsewhere, resolve_script
@@ -20,7 +20,7 @@ from cfglint_train.repository import files
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.sources import Sources
 
-_EXPANSION: Final = re.compile(r"\$(?:\{[^}]*\}|\w+|\([^)]*\))|`[^`]*`")
+_EXPANSION: Final = compile_on_use(r"\$(?:\{[^}]*\}|\w+|\([^)]*\))|`[^`]*`")
 _MAX_SCRIPTS: Final = 20
 """Maximum number of scripts to follow that start each other."""
 _MAX_CANDIDATES: Final = 200

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.launches.launches import list_working_folders
 from cfglint_train.repository.index import RepositoryIndex
@@ -17,12 +18,12 @@ from cfglint_train.repository.index import RepositoryIndex
 MAX_WORDS: Final = 200
 """Maximum number of words of one loop that are substituted into each use of its variable."""
 
-_HEAD: Final = re.compile(r"(?m)^[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
-_LS_CALL: Final = re.compile(
+_HEAD: Final = compile_on_use(r"(?m)^[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
+_LS_CALL: Final = compile_on_use(
     r"\$\([ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^()|;&]+)\)|`[ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^`|;&]+)`"
 )
-_ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=[\"']?([\w./-]+)[\"']?[ \t]*$")
-_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_ASSIGNMENT: Final = compile_on_use(r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=[\"']?([\w./-]+)[\"']?[ \t]*$")
+_VARIABLE: Final = compile_on_use(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def _find_loops(text: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:

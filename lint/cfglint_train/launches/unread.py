@@ -20,6 +20,7 @@ from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
@@ -147,18 +148,18 @@ def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
 
 # --- missing files ----------------------------------------------------------------------------------------------------
 
-_CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
-_FILE: Final = re.compile(r"\.(?:ya?ml|json|py)$")
-_YAML: Final = re.compile(r"\.ya?ml$")
+_CONFIGURATION: Final = compile_on_use(r"\.(?:ya?ml|json)$")
+_FILE: Final = compile_on_use(r"\.(?:ya?ml|json|py)$")
+_YAML: Final = compile_on_use(r"\.ya?ml$")
 """Settings file of a program that is unknown to cfglint; JSON files do not match because they may be data."""
-_TRAINS: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
+_TRAINS: Final = compile_on_use(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
 """Name of a program that trains rather than prepares training data."""
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _REDIRECTION: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Shell redirection up to the name of the file that it writes."""
 _OPTION: Final = "--config"
 _SETTINGS_OPTIONS: Final = (_OPTION, "--config_file")
-_SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
+_SUBCOMMAND: Final = compile_on_use(r"[a-z][a-z0-9-]*")
 
 
 MissingFiles = Mapping[str, list[tuple[Invocation, Word, str]]]
@@ -360,7 +361,7 @@ def _format_missing_program(
 
 # --- programs that no framework reads ---------------------------------------------------------------------------------
 
-_MODEL: Final = re.compile(
+_MODEL: Final = compile_on_use(
     r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|(?:language|llama|llm|lm)_model"
     r"|lora_(?:alpha|r|rank)"
 )
@@ -377,8 +378,8 @@ _SHARDING_OPTIONS: Final = frozenset((
     "fsdp_transformer_layer_cls_to_wrap", "micro_train_batch_size", "zero_stage",
 ))  # fmt: skip
 """Options that shard a model: those of DeepSpeed, programs built on it (DeepSpeed-Chat, OpenRLHF), HF Trainer."""
-_CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
-_SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
+_CAUSAL: Final = compile_on_use(rb"\w+ForCausalLM\b")
+_SETTINGS: Final = compile_on_use(r"conf|cfg|arg|param|setting|recipe")
 """Name of an option whose value is a settings file; the JSON file of any other option may be data."""
 
 
@@ -484,7 +485,7 @@ def _has_causal_model(invocation: Invocation, file: str | None, sources: Sources
     )
 
 
-_SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
+_SETTING: Final = compile_on_use(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
 """Hydra or OmegaConf setting (`optim.lr=1e-5`); the captured group is the last part of the name."""
 
 
@@ -493,7 +494,7 @@ def _list_option_names(invocation: Invocation) -> frozenset[str]:
     return frozenset([*((entry.name or "").lstrip("-").replace("-", "_") for entry in invocation.entries), *settings])
 
 
-_IMPORT: Final = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")
+_IMPORT: Final = compile_on_use(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")
 _SMALL: Final = 4 * 2**10
 """Maximum size in bytes of a program whose imports are searched because it may only call another program."""
 
@@ -510,8 +511,8 @@ def _list_training_files(file: str | None, sources: Sources, index: RepositoryIn
             yield sources.format_path(path, file)
 
 
-_IMPORTED_NAMES: Final = re.compile(rb"(?m)^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*|[^\n#]*)")
-_TRAINER: Final = re.compile(rb"\b[A-Z]\w*Trainer\b")
+_IMPORTED_NAMES: Final = compile_on_use(rb"(?m)^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*|[^\n#]*)")
+_TRAINER: Final = compile_on_use(rb"\b[A-Z]\w*Trainer\b")
 
 
 def _find_imported_trainer(file: str | None, sources: Sources, index: RepositoryIndex) -> tuple[str, str] | None:

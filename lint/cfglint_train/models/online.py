@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.local import (
@@ -26,7 +27,7 @@ from cfglint_train.models.local import (
 PACKAGE: Final = "huggingface_hub"
 REMEDY: Final = "--online needs huggingface_hub: pip install 'cfglint-train[online]'"
 
-_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_ID: Final = compile_on_use(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _MAX_ID_LENGTH: Final = 96
 """Length limit of a repository's name on the Hub, in characters."""
 

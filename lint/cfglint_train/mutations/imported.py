@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
@@ -18,9 +19,9 @@ MAX_FILES: Final = 500
 MAX_BYTES: Final = 4 * 2**20
 """Total size limit in bytes of the files followed from one program; its parser is usually in one of the first."""
 
-_FROM: Final = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
-_IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)
-_NAME: Final = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
+_FROM: Final = compile_on_use(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
+_IMPORT: Final = compile_on_use(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)
+_NAME: Final = compile_on_use(r"(\w+)(?:\s+as\s+\w+)?")
 
 
 class ImportGraph:

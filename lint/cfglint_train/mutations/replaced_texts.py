@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
-_EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
+_EXPANDED: Final = compile_on_use(r"\$\{\w+//?([^/{}\n]+)/")
 """Pattern for text that bash replaces when it expands a variable."""
-_PLACEHOLDER: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
+_PLACEHOLDER: Final = compile_on_use(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
 """Pattern for text that looks like a placeholder.
 
 cfglint does not check which file a script edits, so ordinary text must not match: `sed s/true/false/` does not affect
 every `true` in the repository, nor does `sed s/8/16/` affect every 8.
 """
-_CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
+_CONVERSION: Final = compile_on_use(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
 """Pattern for a conversion of Python's `%` that inserts a mapping's value."""
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.document import Route, Scalar
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cfglint_train.mutations.fillers import SettingChanges
     from cfglint_train.repository.index import RepositoryIndex
 
-_PLACEHOLDER: Final = re.compile(r"\[\[\s*\w+\s*\]\]|\{\w+\}")
+_PLACEHOLDER: Final = compile_on_use(r"\[\[\s*\w+\s*\]\]|\{\w+\}")
 _MAX_PLACEHOLDER: Final = 100
 """Maximum length of a placeholder in bytes."""
 

@@ -15,7 +15,6 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count, join_names
 from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.plan.certainty import LOWERED
-from cfglint_train.reports.details import list_details
 from cfglint_train.reports.escape import escape_line_start, escape_source_line, escape_text
 from cfglint_train.reports.style import PLAIN, Style
 
@@ -118,6 +117,8 @@ def _render_finding(finding: Finding, style: Style, redact: Redact) -> Iterator[
             redact,
             _COLORS.get(marked_place.severity, _RELATED_COLOR),
         )
+    from cfglint_train.reports.details import list_details
+
     for label, text in list_details(finding, redact):
         yield from wrap_text(f"   = {label}: " if label else "   = ", escape_text(text), style, 5)
 

@@ -6,13 +6,13 @@ A file without a framework's keys is parsed only if the user named it, to explai
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection
 from json import loads
 
 from cfglint_train.documents.document import Document, DocumentError, NotText, Position, Span
 from cfglint_train.documents.limits import LimitExceeded
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.foundation.wording import suggest_name
@@ -30,7 +30,7 @@ starts a run that cannot be read.
 
 START: Final = Position(1, 1)
 
-_MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60}\)[-#0 +\d.]{0,9}[a-z]")
+_MARK: Final = compile_on_use(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60}\)[-#0 +\d.]{0,9}[a-z]")
 """Template marks that cannot begin a word of YAML or JSON."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.limits import check_lines
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.regular_files import normalize_path, read_beginning
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import registry
@@ -29,11 +30,11 @@ JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 RECIPES: Final = (*MAKEFILES, *JUSTFILES)
 """Names of files with recipes: named groups of commands."""
 
-_LINES: Final = re.compile(
+_LINES: Final = compile_on_use(
     r"(?:docker|container)file(?:\..*)?|pipfile|.*\.(?:cfg|dockerfile|in|toml|txt)", re.IGNORECASE
 )
 """Pattern for the names of files whose comments are lines that begin with `#`."""
-_LOCK_FILE: Final = re.compile(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
+_LOCK_FILE: Final = compile_on_use(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
 """Pattern for the names of lock files other than `*.lock`; the next lock overwrites comments in them."""
 
 STDIN: Final = "-"

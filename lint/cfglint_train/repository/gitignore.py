@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.git_index import TrackedFiles, read_index
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
@@ -24,7 +24,7 @@ MAX_PATTERNS: Final = 5_000
 _MAX_STARS: Final = 2
 """Maximum number of repetitions in a regular expression that backtracks; more may take exponential time."""
 
-_REPEATED: Final = re.compile(r"(?<!\\)[*+]")
+_REPEATED: Final = compile_on_use(r"(?<!\\)[*+]")
 
 _EXACT: Final = 2
 _ABOVE: Final = 1

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from cfglint_train.foundation import deadline, regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 from cfglint_train.repository import files
@@ -34,8 +35,8 @@ MAX_SEARCHES: Final = 8
 # Depth of the walk for a file outside any repository: its folder and that folder's subfolders.
 _DEPTH_ALONE: Final = 1
 
-_WORD: Final = re.compile(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
-_PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
+_WORD: Final = compile_on_use(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
+_PART: Final = compile_on_use(rb"[A-Za-z0-9_\x80-\xff]+")
 
 MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""

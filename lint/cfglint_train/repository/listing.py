@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.git_index import read_index
 from cfglint_train.foundation.typed import Final
-from cfglint_train.repository.gitignore import GitIgnore, ignore_nothing
 
 MAX_FILES: Final = 500_000
 """Maximum number of tracked files that are listed; the largest public repositories have fewer."""
@@ -123,6 +122,8 @@ def _list_entries(folder: str) -> list[tuple[str, bool]]:
 
 def _walk(root: str, depth: int | None, is_excluded: Callable[[str], bool]) -> Listing:
     """Walk a repository level by level; omit ignored files, which do not count toward the limit."""
+    from cfglint_train.repository.gitignore import GitIgnore, ignore_nothing
+
     is_ignored = GitIgnore(root).is_ignored if os.path.exists(f"{root}/.git") else ignore_nothing
     files, folders, level, is_cut = list[str](), list[str](), [root], False
     deep = 0

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from json import load
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.files import SYNTAXES
@@ -21,7 +22,7 @@ MAX_BYTES: Final = 256 * 2**10
 
 _FILE: Final = "lookalikes.json"
 
-_BEGINNING: Final = re.compile(r"(?:\\b|\^)?([\w/-]*)(?![?*{])")
+_BEGINNING: Final = compile_on_use(r"(?:\\b|\^)?([\w/-]*)(?![?*{])")
 """Pattern for the letters that every match of an expression begins with."""
 
 

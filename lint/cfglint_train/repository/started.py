@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import find_framework_of_program
 from cfglint_train.repository.sources import Sources
 
-_CONFIG_SUFFIX: Final = re.compile(r"\.(?:ya?ml|json)$")
+_CONFIG_SUFFIX: Final = compile_on_use(r"\.(?:ya?ml|json)$")
 
 
 def describe_started(document: ShellDocument, sources: Sources) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_WORKFLOW: Final = re.compile(
+_WORKFLOW: Final = compile_on_use(
     r"/\.(?:github|gitlab|circleci|azure-pipelines|buildkite)/|/\.gitlab-ci\.ya?ml$|/azure-pipelines\.ya?ml$"
 )
 

@@ -306,7 +306,6 @@ class Workspace:
         if package in statements.facts or not self.sources.roots.find_root(document.path)[1]:
             return statements
         from cfglint_train.releases.pins.commands import find_installed_pins
-        from cfglint_train.releases.pins.search import resolve_pin_conflicts
 
         is_pinned_by_files = package in statements.pins and statements.pins[package].is_specified
         installed_pins = find_installed_pins(
@@ -314,6 +313,8 @@ class Workspace:
         )
         if not installed_pins:
             return statements
+        from cfglint_train.releases.pins.search import resolve_pin_conflicts
+
         pins = resolve_pin_conflicts(statements.pins, installed_pins)
         if not is_pinned_by_files:
             pins = {

@@ -6,6 +6,7 @@ import re
 import tomllib
 
 from cfglint_train.foundation.credentials import shorten
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
@@ -13,7 +14,7 @@ _MAX_READINGS: Final = 200
 """Maximum number of prefixes of a file that are parsed before the search gives up."""
 _MAX_LINE: Final = 120
 """Maximum number of characters of a line that are shown."""
-_STEP: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[\d+\]|[^.\[\]]+")
+_STEP: Final = compile_on_use(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[\d+\]|[^.\[\]]+")
 
 Route = tuple[str | int, ...]
 

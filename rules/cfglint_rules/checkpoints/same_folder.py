@@ -42,7 +42,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("CKP007", "same-folder", "warning")
+RULE: Final = Rule("CKP007", "same-folder", "warning", inputs=("previous_launches",))
 
 _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 

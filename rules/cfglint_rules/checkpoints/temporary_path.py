@@ -25,12 +25,12 @@ ray 2.46.0 `_private/runtime_env/working_dir.py`; OpenRLHF/OpenRLHF#454, #638, #
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from os.path import normpath
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -56,7 +56,7 @@ def check(run: Run) -> Iterator[Report]:
     )
 
 
-_PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
+_PLACEHOLDER: Final = compile_on_use(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
 """Pattern for the start of a placeholder path."""
 
 

@@ -44,7 +44,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("XFL002", "deepspeed-replaces-trainer", "warning", fix="unsafe")
+RULE: Final = Rule("XFL002", "deepspeed-replaces-trainer", "warning", fix="unsafe", inputs=("companions",))
 
 _EQUIVALENT_SCHEDULERS: Final[Mapping[str, frozenset[str]]] = {
     "WarmupLR": frozenset(("constant_with_warmup", "constant")),

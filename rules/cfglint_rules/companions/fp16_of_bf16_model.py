@@ -35,12 +35,13 @@ from collections.abc import Iterator
 from cfglint_rules.companions.bf16_cards import build_card_ground, may_lack_bf16
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.compute": ("fp16",)})
 
-_OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
+_OVERFLOWING_MODELS: Final = compile_on_use(r"gemma|qwen2(?!\d)", re.I)
 """Pattern for models whose activations exceed the range of fp16.
 
 Qwen1.5 is not among them, although it shares Qwen2's architecture.

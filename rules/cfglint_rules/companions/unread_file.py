@@ -35,7 +35,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
+RULE: Final = Rule("XFL003", "unread-launcher-file", "warning", inputs=("ignored_files",))
 
 _DEFAULT_CONFIG: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
 """File that `accelerate config` writes, and that `accelerate launch` reads if `--config_file` is not set."""

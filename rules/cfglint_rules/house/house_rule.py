@@ -42,17 +42,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint_rules.house.broken import list_broken
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("HSE001", "house-rule", "warning", fix="unsafe")
+RULE: Final = Rule("HSE001", "house-rule", "warning", fix="unsafe", inputs=("house_rules",))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Yield a report for every house rule that a run or its configs break."""
-    if run.inputs.house_rules:
-        from cfglint_rules.house.broken import list_broken  # few repositories have house rules
-
-        yield from list_broken(run)
+    yield from list_broken(run)

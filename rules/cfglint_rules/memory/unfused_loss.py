@@ -40,12 +40,12 @@ docs/memory/loss.md; docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 
 from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.components import LOGITS
@@ -78,16 +78,7 @@ def check(run: Run) -> Iterator[Report]:
     is_fitting, is_small = judgement.verdict == "fits", logits < _MIN_SHARE * judgement.capacity
     if is_fitting and is_small:
         return
-    from cfglint_train.fitting.moves import find_move  # imports the fixer, needed only if something is wrong
-
-    move = find_move(run, _FIELD)
-    if move is None:
-        return
-    fused = judge(run.replace_fields(move.changes), "gpu", STEP_PHASES)
-    if fused is None or fused.budget.expected >= judgement.budget.expected:
-        return
-    if is_small and fused.verdict == judgement.verdict:
-        return
+    find_better_loss = cache(partial(_find_better_loss, run, judgement, is_small))
     subject = (
         f"logits take {format_gib(logits)} of {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
         if logits
@@ -98,18 +89,33 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place(_FIELD, "batch.micro"),
         "info" if is_fitting else judgement.severity,
         min_certainty="followed" if is_fitting else judgement.min_certainty,
-        find_remedy=partial(_find_remedy, run, move),
+        confirm=lambda: find_better_loss() is not None,
+        find_remedy=lambda: _find_remedy(run, find_better_loss()),
         grounds=judgement.grounds,
         quantity="" if is_small else judgement.quantity,  # the logits are not the cause
     )
 
 
-def _find_remedy(run: Run, move: Move) -> tuple[Fix | None, str | None]:
+def _find_better_loss(run: Run, judgement: Judgement, changes_verdict: bool) -> Move | None:
+    """Return the change to a fused loss that needs less memory, or None if there is none.
+
+    With `changes_verdict`, the change must also improve the verdict.
+    """
+    from cfglint_train.fitting.moves import find_move  # imports the fixer, needed only if something is wrong
+
+    move = find_move(run, _FIELD)
+    fused = None if move is None else judge(run.replace_fields(move.changes), "gpu", STEP_PHASES)
+    if fused is None or fused.budget.expected >= judgement.budget.expected:
+        return None
+    return None if changes_verdict and fused.verdict == judgement.verdict else move
+
+
+def _find_remedy(run: Run, move: Move | None) -> tuple[Fix | None, str | None]:
     """Return the fix, or without one, help that names the settings of the fused loss."""
     from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
 
     fix, _ = find_remedy_with(run, _FIELD)
     if fix is not None:
         return fix, None
-    settings = ", ".join(f"`{setting}`" for setting in words.format_settings(run, move.changes))
-    return None, f"set {settings}"
+    settings = words.format_settings(run, {} if move is None else move.changes)
+    return None, f"set {', '.join(f'`{setting}`' for setting in settings)}"

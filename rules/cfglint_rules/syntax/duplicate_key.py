@@ -43,7 +43,6 @@ from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, compute_
 from cfglint_rules.vocabulary.misfits import is_accepted_by_any, list_schemas
 from cfglint_rules.vocabulary.survey import REFUSED, get_checked_keys
 from cfglint_train.documents.document import Document, Entry, Route
-from cfglint_train.documents.shell.options import is_bare_option
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import Related, Report, Severity
 from cfglint_train.foundation.typed import Final
@@ -92,6 +91,8 @@ def _find_bare_option(config: Config, entries: list[Entry]) -> Entry | None:
     keys = get_checked_keys(config)
     if config.document.syntax != "shell" or keys is None:
         return None
+    from cfglint_train.documents.shell.options import is_bare_option
+
     bare = [entry for entry in entries if is_bare_option(entry.value)]
     route = (bare[0].name,) if bare and bare[0].name is not None else ()
     fact = route and keys.get_vocabulary(config).find_fact(route, keys.get_release(config), keys.build_context(config))

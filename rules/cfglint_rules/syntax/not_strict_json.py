@@ -34,7 +34,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("SYN004", "not-strict-json", "error")
+RULE: Final = Rule("SYN004", "not-strict-json", "error", inputs=("companions", "unresolved"))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -40,6 +40,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Setting
 from cfglint_train.findings.finding import Report, Severity
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import find_similar
 from cfglint_train.plan.origin import Place
@@ -51,7 +52,7 @@ Problem = tuple[Severity, str, str]
 """The severity, the fault with its effect, and the remedy."""
 
 # NCCL reads numbers with strtoll, which reads a word as 0.
-_NUMBER: Final = re.compile(r"\s*[+-]?(0[xX][0-9a-fA-F]|\d).*")
+_NUMBER: Final = compile_on_use(r"\s*[+-]?(0[xX][0-9a-fA-F]|\d).*")
 _SIMILARITY: Final = 0.85
 _DATA_CENTRE: Final = (8.0, 9.0, 10.0, 10.3)
 """Compute capabilities of A100, H100, B200 and B300, which copy directly over NVLink or PCIe."""
@@ -141,11 +142,11 @@ def _check_allocator(options: Mapping[str, str], text: str) -> Iterator[Problem]
 
 
 _VALUES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
-    "switch": (re.compile("True|False"), "True"),
-    "size": (re.compile(r"[2-9]\d|\d{3,}"), "512"),
-    "fraction": (re.compile(r"0?\.\d*[1-9]\d*"), "0.8"),
-    "backend": (re.compile("native|cudaMallocAsync|hipMallocAsync"), "native"),
-    "text": (re.compile(".+"), "VALUE"),
+    "switch": (compile_on_use("True|False"), "True"),
+    "size": (compile_on_use(r"[2-9]\d|\d{3,}"), "512"),
+    "fraction": (compile_on_use(r"0?\.\d*[1-9]\d*"), "0.8"),
+    "backend": (compile_on_use("native|cudaMallocAsync|hipMallocAsync"), "native"),
+    "text": (compile_on_use(".+"), "VALUE"),
 }
 """Values that torch accepts, and an example, by the kind of the option."""
 

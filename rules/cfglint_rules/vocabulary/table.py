@@ -14,6 +14,7 @@ from json import loads
 
 from cfglint_rules.vocabulary.operators import RELATIONS
 from cfglint_train.findings.finding import Applicability, Severity
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.registry import list_frameworks
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 TableKind = Literal["refusals", "idle"]
 
-_BRACKETED_NAME: Final = re.compile(r"([\[<])([\w.]+)([\]>])")
+_BRACKETED_NAME: Final = compile_on_use(r"([\[<])([\w.]+)([\]>])")
 """A setting in a message: `[name]` or `<name>`."""
 
 

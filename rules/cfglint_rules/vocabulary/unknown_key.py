@@ -95,7 +95,6 @@ from cfglint_rules.vocabulary.effect_by_release import (
     find_unknown_key_effects,
     is_true_for_all_releases,
 )
-from cfglint_rules.vocabulary.forked import report_foreign_keys
 from cfglint_rules.vocabulary.handed import report_unknown as handed
 from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
 from cfglint_rules.vocabulary.operators import is_on
@@ -137,6 +136,8 @@ def check(config: Config) -> Iterator[Report]:
     """
     fork = config.evidence.fork
     if fork is not None and (fork.kind != "program" or config.document.syntax != "shell"):
+        from cfglint_rules.vocabulary.forked import report_foreign_keys
+
         yield from report_foreign_keys(config, fork)
         return
     occurrences = list_judged_keys(config, "unknown")
@@ -186,9 +187,9 @@ def _format_launched_hint(config: Config, setting: LaunchedSetting) -> str:
 
 def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
     """Yield the misspelled keys that a safe fix renames, each with the route of the intended key and the changes."""
-    from cfglint_rules.vocabulary.proposals import list_proposals
-
     for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
+        from cfglint_rules.vocabulary.proposals import list_proposals
+
         proposed = [] if _is_idle(occurrence) else list_proposals(occurrence)
         fix = _build_fix(occurrence, proposed[0]) if proposed else None
         if fix is not None and fix.applicability == "safe" and find_unknown_key_effects(occurrence) is not None:
@@ -197,9 +198,9 @@ def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tup
 
 def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
     """Yield the unknown keys that have a proposal, each with the route of the best proposal, certain or not."""
-    from cfglint_rules.vocabulary.proposals import list_proposals
-
     for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
+        from cfglint_rules.vocabulary.proposals import list_proposals
+
         proposed = (
             [] if _is_idle(occurrence) or find_unknown_key_effects(occurrence) is None else list_proposals(occurrence)
         )

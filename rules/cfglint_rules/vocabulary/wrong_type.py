@@ -110,7 +110,6 @@ from cfglint_rules.vocabulary.values import Schema, describe_expected, format_va
 from cfglint_rules.vocabulary.verdicts import is_possibly_from_fork, list_verdicts
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Change, Delete, Route, Set, Unknown
-from cfglint_train.findings.comments import find_placeholder
 from cfglint_train.findings.finding import Applicability, Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
@@ -179,6 +178,8 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
         outcome, effect = "nothing checks it, and it matches none of them", "misread"
     else:
         outcome, effect = "it is not converted", "misread"
+    from cfglint_train.findings.comments import find_placeholder
+
     placeholder = find_placeholder(occurrence.place) if value is None else None
     fix = None if placeholder is not None else _build_fix(occurrence, schema)
     effects = _find_value_effects(occurrence, schema, effect)

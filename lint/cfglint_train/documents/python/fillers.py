@@ -10,19 +10,24 @@ from fnmatch import fnmatchcase
 from cfglint_train.documents.document import Route
 from cfglint_train.documents.python.layers import Layers
 from cfglint_train.documents.python.syntax import map_imports, parse_tree
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-_LOAD: Final = re.compile(r"(?:safe_|full_|unsafe_|round_trip_)?loads?|compose|from_(?:yaml|json)")
-_READERS: Final = re.compile(r"\b(?:yaml|YAML|json|json5|orjson|ujson|OmegaConf|hydra|Box)\b")
+_LOAD: Final = compile_on_use(r"(?:safe_|full_|unsafe_|round_trip_)?loads?|compose|from_(?:yaml|json)")
+_READERS: Final = compile_on_use(r"\b(?:yaml|YAML|json|json5|orjson|ujson|OmegaConf|hydra|Box)\b")
 """Modules and classes that read YAML or JSON, unlike `torch.load` and `pickle.load`."""
-_HELPER: Final = re.compile(r"(?:^|[._])(?:load|read)_(?:\w+_)?(?:ya?ml|json|conf|cfg|config)(?:_|$)", re.IGNORECASE)
-_COPY_FUNCTION: Final = re.compile(r"(?:dict|copy|deepcopy|create|(?:unsafe_)?merge|to_container|to_object|[A-Z]\w*)")
+_HELPER: Final = compile_on_use(
+    r"(?:^|[._])(?:load|read)_(?:\w+_)?(?:ya?ml|json|conf|cfg|config)(?:_|$)", re.IGNORECASE
+)
+_COPY_FUNCTION: Final = compile_on_use(
+    r"(?:dict|copy|deepcopy|create|(?:unsafe_)?merge|to_container|to_object|[A-Z]\w*)"
+)
 """Functions and classes that return a mapping equal to their argument."""
 _MERGE_FUNCTIONS: Final = ("merge", "unsafe_merge")
 """Functions that merge several mappings into one."""
-_FILE: Final = re.compile(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
-_RUNTIME_INPUT: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
+_FILE: Final = compile_on_use(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
+_RUNTIME_INPUT: Final = compile_on_use(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
 _MAX_PASSES: Final = 3
 """Number of passes over a file to follow a loaded mapping; also the maximum depth of variable lookups."""
 

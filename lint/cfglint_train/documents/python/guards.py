@@ -7,15 +7,15 @@ import failed, or a `try` that catches the TypeError of an unknown argument and 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_VERSION_CHECK: Final = re.compile(
+_VERSION_CHECK: Final = compile_on_use(
     r"__version__|\bVersion\(|\bversion\.parse\(|\bversion\(|\bsignature\(|__dataclass_fields__|co_varnames"
     r"|\bfields\(|\bhasattr\(\s*(?:\w+\.)*[A-Z]\w*\s*,"
 )

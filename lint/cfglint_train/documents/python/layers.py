@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from cfglint_train.documents.document import Route
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_MERGE_FUNCTION: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_with|_dicts?)?")
+_MERGE_FUNCTION: Final = compile_on_use(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_with|_dicts?)?")
 """Pattern of functions that merge mappings into their first argument or into the object they are called on.
 
 Sources: OmegaConf 2.3 `omegaconf.py` (merge, unsafe_merge), `basecontainer.py` (merge_with); mergedeep; deepmerge

@@ -25,12 +25,13 @@ from cfglint_train.documents.document import (
 from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import Record, find_file_step
 from cfglint_train.foundation.credentials import shorten
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.python_grammar import parse_python
 from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
 
 # Python's line endings; form feeds and Unicode separators do not end a line.
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
-_BLANK: Final = re.compile(rb"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)*")
+_LINE_END: Final = compile_on_use(rb"\r\n|\r|\n")
+_BLANK: Final = compile_on_use(rb"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)*")
 
 Remedy = Callable[[Route, Any], str]
 

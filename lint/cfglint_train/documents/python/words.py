@@ -11,14 +11,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler)
 _ADD_METHODS: Final = ("append", "extend")
-_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}|%[sdif]")
-_NON_WORD: Final = re.compile(r"\W+")
+_PLACEHOLDER: Final = compile_on_use(r"\{[^{}]*\}|%[sdif]")
+_NON_WORD: Final = compile_on_use(r"\W+")
 _IDENTITY_FUNCTIONS: Final = ("abspath", "expanduser", "fspath", "quote", "realpath", "str")
 """Functions that return their text argument essentially unchanged."""
 _MAX_DEPTH: Final = 20

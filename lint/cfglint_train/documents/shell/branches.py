@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.shell.words import Chain, Fragment, Step
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     from cfglint_train.documents.document import Span
 
-_INTEGER: Final = re.compile(rb"-?[0-9]{1,18}")
-_VARIABLE: Final = re.compile(rb'"?\$\{?([A-Za-z_]\w*)\}?"?')
-_LITERAL: Final = re.compile(rb"([\"']?)([\w./:-]*)\1")
-_OPTION: Final = re.compile(rb"--[A-Za-z][\w.-]*")
+_INTEGER: Final = compile_on_use(rb"-?[0-9]{1,18}")
+_VARIABLE: Final = compile_on_use(rb'"?\$\{?([A-Za-z_]\w*)\}?"?')
+_LITERAL: Final = compile_on_use(rb"([\"']?)([\w./:-]*)\1")
+_OPTION: Final = compile_on_use(rb"--[A-Za-z][\w.-]*")
 _PATTERN: Final = frozenset(b"*?[]()|+@!\\")
 
 

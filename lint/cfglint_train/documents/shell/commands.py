@@ -11,7 +11,6 @@ its condition. A leading `~` is kept as written, and IFS is assumed to be white 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
@@ -43,6 +42,7 @@ from cfglint_train.documents.shell.words import (
     split_words,
 )
 from cfglint_train.foundation.credentials import shorten
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
@@ -57,7 +57,7 @@ MAX_NESTED: Final = 4
 MAX_EXPANDED: Final = 4 * 2**20
 
 # Variables that hold credentials: if a script leaves them empty, the user fills them in before running it.
-_CREDENTIAL: Final = re.compile(r"(?i)(?:access|api|auth|hf|hub|login|secret|wandb)_?(?:key|token)|passw|secret$")
+_CREDENTIAL: Final = compile_on_use(r"(?i)(?:access|api|auth|hf|hub|login|secret|wandb)_?(?:key|token)|passw|secret$")
 
 # Placeholder for unknown text in a nested script; the grammar treats it as a word character.
 _BLANK: Final = b"\x01"
@@ -66,14 +66,14 @@ _BLANK: Final = b"\x01"
 _CONDITIONS: Final = ("then", "clause", "case_item", "and", "or")
 
 # Variables that a batch system or a launcher sets in a job: a script's default for them applies only outside a job.
-_CLUSTER_VARIABLES: Final = re.compile(
+_CLUSTER_VARIABLES: Final = compile_on_use(
     r"(?:SLURM|SBATCH|PBS|LSB|SGE|OMPI|PMIX?|MPI|MLP|VC|PET|TORCHELASTIC|KUBERNETES|AWS|HOSTNAME|HOME|PATH|PWD|USER)"
     r"(?:_|$)|(?:LOCAL_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$|MASTER_(?:ADDR|PORT)$"
 )
 
-_BLANK_AFTER_BACKSLASH: Final = re.compile(rb"[^\\]?\\[ \t]")
-_ARRAY_WORD: Final = re.compile(rb'"?\$\{(\w+)\[[@*]\](?::?[-+]"?\$\{\1\[[@*]\]\}"?)?\}"?')
-_ARGUMENTS: Final = re.compile(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
+_BLANK_AFTER_BACKSLASH: Final = compile_on_use(rb"[^\\]?\\[ \t]")
+_ARRAY_WORD: Final = compile_on_use(rb'"?\$\{(\w+)\[[@*]\](?::?[-+]"?\$\{\1\[[@*]\]\}"?)?\}"?')
+_ARGUMENTS: Final = compile_on_use(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
 
 
 class Command(Frozen):

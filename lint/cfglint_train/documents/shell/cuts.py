@@ -6,24 +6,24 @@ line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.script import Invocation, ShellScript
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_SETTING: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
-_SPACE: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
+_SETTING: Final = compile_on_use(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
+_SPACE: Final = compile_on_use(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
 """Pattern of white space after the backslash at the end of a line.
 
 Two backslashes are a literal backslash, so the line does not continue anyway.
 """
-_COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
-_CONTINUATION: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
+_COMMENTED: Final = compile_on_use(rb"[ \t]\\[ \t]+#")
+_CONTINUATION: Final = compile_on_use(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
 """Pattern of a line that cannot start a command: an option, or an operator that joins, ends or redirects one."""
-_SWALLOWED: Final = re.compile(rb"(?<!\\)([ \t]*\\\r?)\n[ \t]*(fi|done|esac|else)(?=[ \t]*(?:[;&|<>#)\r\n]|\Z))")
-_UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
+_SWALLOWED: Final = compile_on_use(rb"(?<!\\)([ \t]*\\\r?)\n[ \t]*(fi|done|esac|else)(?=[ \t]*(?:[;&|<>#)\r\n]|\Z))")
+_UNKNOWN: Final = compile_on_use(rb"[ \t]*[\"']?[$`]")
 
 
 def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.words import NAME, Chain, Fragment, add_use_site
 from cfglint_train.foundation.credentials import shorten
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 # Maximum nesting of expansions; deeper expansions are unknown.
 MAX_DEPTH: Final = 12
 
-_PARAMETER: Final = re.compile(rb"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])")
-_ARRAY: Final = re.compile(rb"\$\{([A-Za-z_][A-Za-z0-9_]*)\[([@*])\]\}")
-_OPERATOR: Final = re.compile(rb"(:?)([-=+?])")
-_ANSI: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
+_PARAMETER: Final = compile_on_use(rb"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])")
+_ARRAY: Final = compile_on_use(rb"\$\{([A-Za-z_][A-Za-z0-9_]*)\[([@*])\]\}")
+_OPERATOR: Final = compile_on_use(rb"(:?)([-=+?])")
+_ANSI: Final = compile_on_use(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
 _ANSI_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?"}
-_BRACES: Final = re.compile(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
-_NESTING: Final = re.compile(rb"[\\\"'(){}$]")
+_BRACES: Final = compile_on_use(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+_NESTING: Final = compile_on_use(rb"[\\\"'(){}$]")
 """Characters that open or close brackets and quotes."""
-_ARITHMETIC: Final = re.compile(rb"\s*(?:([0-9]+)|\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?|([-+*/%()]))")
+_ARITHMETIC: Final = compile_on_use(rb"\s*(?:([0-9]+)|\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?|([-+*/%()]))")
 _LITERAL: Final = {
-    "plain": re.compile(rb"[^\\'\"$`]+"),
-    "double": re.compile(rb"[^\\\"$`]+"),
-    "here": re.compile(rb"[^\\$`]+"),
+    "plain": compile_on_use(rb"[^\\'\"$`]+"),
+    "double": compile_on_use(rb"[^\\\"$`]+"),
+    "here": compile_on_use(rb"[^\\$`]+"),
 }
 _ESCAPED: Final = {"double": b'$`"\\', "here": b"$`\\"}
 

@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterator
 from cfglint_train.documents.document import DocumentError, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 ConfigMatcher = Callable[[list[str]], bool]
 
 _STEP: Final = r"[A-Za-z_][\w.-]*"
-_YQ: Final = re.compile(rf"\.({_STEP})\s*(?:[|+*]?=)(?!=)")
-_DELETED: Final = re.compile(r"\bdel\(([^()]*)\)")
-_QUOTED: Final = re.compile(r"\.?\[\s*[\"']([^\"']+)[\"']\s*\]|\.[\"']([^\"']+)[\"']")
+_YQ: Final = compile_on_use(rf"\.({_STEP})\s*(?:[|+*]?=)(?!=)")
+_DELETED: Final = compile_on_use(r"\bdel\(([^()]*)\)")
+_QUOTED: Final = compile_on_use(r"\.?\[\s*[\"']([^\"']+)[\"']\s*\]|\.[\"']([^\"']+)[\"']")
 _START: Final = r"\^?(?:\\s\*|\[\[:space:\]\]\*|\s*)[\"']?"
-_SED: Final = re.compile(rf"\bs([/|#,@]){_START}([A-Za-z_]\w*)(?:[\"']?\s*:|\.\*)")
-_SED_LINE: Final = re.compile(rf"(?:/{_START}([A-Za-z_]\w*)[^/]*/d|^/{_START}([A-Za-z_]\w*)[^/]*/\s*[cs])\b")
-_SED_MARK: Final = re.compile(r"\bs([/|#,@])((?:(?!\1).)+)\1")
-_MARK: Final = re.compile(r"[\w@%{}<>()./\[\]-]*[A-Za-z][\w@%{}<>()./\[\]-]*")
-_CLASS: Final = re.compile(r"(?<!\\)\[")
+_SED: Final = compile_on_use(rf"\bs([/|#,@]){_START}([A-Za-z_]\w*)(?:[\"']?\s*:|\.\*)")
+_SED_LINE: Final = compile_on_use(rf"(?:/{_START}([A-Za-z_]\w*)[^/]*/d|^/{_START}([A-Za-z_]\w*)[^/]*/\s*[cs])\b")
+_SED_MARK: Final = compile_on_use(r"\bs([/|#,@])((?:(?!\1).)+)\1")
+_MARK: Final = compile_on_use(r"[\w@%{}<>()./\[\]-]*[A-Za-z][\w@%{}<>()./\[\]-]*")
+_CLASS: Final = compile_on_use(r"(?<!\\)\[")
 """Start of a character class, which is not literal text."""
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from cfglint_train.documents.shell.outline import Outline
 from cfglint_train.documents.shell.words import Step
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-_NAME: Final = re.compile(rb"[^\s\"'`;|&()<>{}$=,]+")
+_NAME: Final = compile_on_use(rb"[^\s\"'`;|&()<>{}$=,]+")
 # Command name that is composed or passed to the script, so that it may be the name of any function.
-_COMPOSED_NAME: Final = re.compile(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
-_VARIABLE: Final = re.compile(rb"\$\{?(\w+)")
+_COMPOSED_NAME: Final = compile_on_use(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
+_VARIABLE: Final = compile_on_use(rb"\$\{?(\w+)")
 
 # Commands that only set up the shell; a file with no others outside its functions is meant to be sourced.
 _PREPARATIONS: Final = frozenset(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from cfglint_train.documents.shell.outline import Assignment
 from cfglint_train.documents.shell.words import Fragment, Step
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -157,8 +157,8 @@ def _get_texts(words: list[Fragment]) -> list[bytes]:
     return [word.text for word in words]
 
 
-_WORD: Final = re.compile(rb"[^ \t\n]+")
-_SETTING: Final = re.compile(rb"[A-Za-z_][\w.]*=")
+_WORD: Final = compile_on_use(rb"[^ \t\n]+")
+_SETTING: Final = compile_on_use(rb"[A-Za-z_][\w.]*=")
 
 
 def _is_option_like(element: Iterable[Fragment]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from cfglint_train.documents.document import DocumentError, Position, Span
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,27 +19,27 @@ _SECONDS: Final = 2.0
 _SECONDS_PER_BYTE: Final = 1e-5
 
 # Defect of the grammar: a backslash before an empty line (or the end) creates an empty ERROR node.
-_DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
+_DANGLING: Final = compile_on_use(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
 # Placeholder that the user replaces (`<path>`). Bash reads it as redirections, and the second one swallows the next
 # command. Inside quotes it is plain text. Before a plain word it may be two redirections (`sort <words.txt> sorted`),
 # so there only plain words between the brackets count, except after an option or `=`.
 _REPLACED: Final = rb"<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>"
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = compile_on_use(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
     rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)" + _REPLACED + rb"(?=[ \t\r\n]|\Z)"
     rb"|(?<!\bdone)(?<!\bfi)(?<!\besac)(?<![})])([ \t]|^)"
     rb"(?:" + _REPLACED + rb"(?=[ \t]*(?:[\r\n;)]|\Z)|[ \t]+[&|#\\<-])|<([A-Za-z][\w -]{0,80})(?<![ -])>(?=[ \t]))",
     re.MULTILINE,
 )
-_PLACEHOLDER_CLUE: Final = re.compile(rb"(?:[= \t]|^)<[A-Za-z]", re.MULTILINE)
-_NO_NAME: Final = re.compile(rb"\W")
+_PLACEHOLDER_CLUE: Final = compile_on_use(rb"(?:[= \t]|^)<[A-Za-z]", re.MULTILINE)
+_NO_NAME: Final = compile_on_use(rb"\W")
 # Comment in backticks between continued lines. In bash it expands to nothing; the grammar ends the command there.
-_INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
-_COMMENT: Final = re.compile(rb"`[ \t]*#")
-_LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
+_INLINE: Final = compile_on_use(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
+_COMMENT: Final = compile_on_use(rb"`[ \t]*#")
+_LOST: Final = compile_on_use(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
 # A word that closes a construct, directly after a continued line. Bash passes it to the command and then misses it.
-_SWALLOWED: Final = re.compile(rb"(?<![\\])\\\n(?=[ \t]*(?:fi|done|esac|else)[ \t]*(?:[;&|<>#)\n]|\Z))")
-_CRLF: Final = re.compile(rb"(\\?)\r\n")
+_SWALLOWED: Final = compile_on_use(rb"(?<![\\])\\\n(?=[ \t]*(?:fi|done|esac|else)[ \t]*(?:[;&|<>#)\n]|\Z))")
+_CRLF: Final = compile_on_use(rb"(\\?)\r\n")
 
 _GRAMMAR: Final[list[Any]] = []
 

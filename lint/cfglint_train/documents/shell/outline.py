@@ -11,6 +11,7 @@ from cfglint_train.documents.shell.branches import Choice, build_choice
 from cfglint_train.documents.shell.grammar import parse
 from cfglint_train.documents.shell.sourced import is_script_folder
 from cfglint_train.documents.shell.words import NAME, Chain, Fragment, Step
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ _CONDITIONAL: Final = frozenset(
 )
 
 _ENDING: Final = (b"exit", b"exec", b"return")
-_MUTATED: Final = re.compile(rb"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
-_DESCRIPTOR: Final = re.compile(rb"\{[A-Za-z_]\w*\}")
+_MUTATED: Final = compile_on_use(
+    rb"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))"
+)
+_DESCRIPTOR: Final = compile_on_use(rb"\{[A-Za-z_]\w*\}")
 _NO_STEPS: Final[frozenset[Step]] = frozenset()
-_DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
+_DEFAULT: Final = compile_on_use(rb"\$\{([A-Za-z_]\w*):?=")
 
 
 class Assignment:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cfglint_train.documents.shell.words import Setting, Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -180,16 +181,16 @@ _PROGRAM_NAMES: Final = _split_names(
     "torchrun deepspeed accelerate accelerate-launch axolotl llamafactory-cli lmf python python3 ray srun mpirun uv "
     "bash sh"
 )
-_STARTED: Final = re.compile(
+_STARTED: Final = compile_on_use(
     r"(?:^|[;&|(\n]|\b(?:do|then|else|exec|nohup|time|sudo|env)\b)\s*(?:\w+=\S*\s+)*"
     rf"(?:\S*/)?(?:{'|'.join(sorted(_PROGRAM_NAMES))}|python[0-9.]+)\s"
 )
 """Start of a program by name in the text of a script."""
-_PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
-_MODULE: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
-_SHORT: Final = re.compile(r"-[A-Za-z]")
-_OPTION: Final = re.compile(r"-[A-Za-z]|--[A-Za-z0-9_]")
+_PYTHON: Final = compile_on_use(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
+_MODULE: Final = compile_on_use(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_ASSIGNMENT: Final = compile_on_use(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)
+_SHORT: Final = compile_on_use(r"-[A-Za-z]")
+_OPTION: Final = compile_on_use(r"-[A-Za-z]|--[A-Za-z0-9_]")
 
 
 class CommandFlag(Frozen):

@@ -6,7 +6,6 @@ call, and the words after `"$@"`.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -14,10 +13,11 @@ from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.commands import Command, Script
 from cfglint_train.documents.shell.programs import partition
 from cfglint_train.documents.shell.words import Step, Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-_ARGUMENTS: Final = re.compile(r"\$(?:[@*]|\{[@*](?::([1-9][0-9]*))?\})")
+_ARGUMENTS: Final = compile_on_use(r"\$(?:[@*]|\{[@*](?::([1-9][0-9]*))?\})")
 """Pattern of `"$@"`, or of `"${@:2}"` for the arguments from the second on."""
 _MAX_NESTED_RUNNERS: Final = 5
 """Maximum depth of runner functions that call each other."""

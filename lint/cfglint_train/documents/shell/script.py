@@ -38,11 +38,12 @@ from cfglint_train.documents.shell.programs import CommandFlag, CommandPart, par
 from cfglint_train.documents.shell.runners import unwrap_commands
 from cfglint_train.documents.shell.sourced import Load, Sourcing
 from cfglint_train.documents.shell.words import Fragment, Setting, Word, build_setting, build_word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, ClassVar, Final, Protocol
 
-_DIRECTIVE: Final = re.compile(rb"#SBATCH[ \t]+")
-_DIRECTIVE_WORD: Final = re.compile(rb"\S+")
-_GAP: Final = re.compile(rb"[\s\\=\"']*")
+_DIRECTIVE: Final = compile_on_use(rb"#SBATCH[ \t]+")
+_DIRECTIVE_WORD: Final = compile_on_use(rb"\S+")
+_GAP: Final = compile_on_use(rb"[\s\\=\"']*")
 
 
 class Argument(Scalar):

@@ -6,15 +6,15 @@ so the values are assumptions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.words import Fragment
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_HEADER: Final = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
-_OPTION: Final = re.compile(
+_HEADER: Final = compile_on_use(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
+_OPTION: Final = compile_on_use(
     rb"(?m)^#SBATCH[ \t]+(?:[^#\n]*[ \t])?"
     rb"(?P<option>(?P<name>--(?:nodes|ntasks-per-node|gpus-per-node|gres)|-N)(?:[ \t]*=[ \t]*|[ \t]+|(?<=-N))"
     rb"(?:[A-Za-z][\w.-]*:)*(?P<count>\d+))(?=[ \t]*(?:$|[ \t]#|[ \t]-))"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 from cfglint_train.documents.shell.words import Fragment
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -24,7 +24,7 @@ _ENTERED: Final = (
     rf'\$\(\s*(?:unset CDPATH;\s*)?(?:builtin )?cd(?: -P)?(?: --)? "?{_FOLDER}"?((?:/[\w.-]+)*)/?"?'
     rf"{_QUIET}\s*(?:&&|;)\s*pwd(?: -P)?\s*\)"
 )
-_SCRIPT_FOLDER: Final = re.compile(rf"(?:{_FOLDER}|{_ENTERED})")
+_SCRIPT_FOLDER: Final = compile_on_use(rf"(?:{_FOLDER}|{_ENTERED})")
 
 
 class Sourcing(Frozen):

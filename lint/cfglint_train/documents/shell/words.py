@@ -7,11 +7,11 @@ outermost site that no other word shares, so that the options in `$ARGS` are rep
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from cfglint_train.documents.document import Span
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -21,10 +21,10 @@ Step = tuple[str, int]
 Chain = tuple[Step, ...]
 
 # Words that expansion leaves unchanged.
-PLAIN: Final = re.compile(rb"[A-Za-z0-9_./:=,@%+-]+")
-NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
-_SPREADING: Final = re.compile(r"\"?\$(?:[@*]|\{[@*][^}]*\}|\{\w+\[[@*]\][^}]*\})\"?")
-_SPACE: Final = re.compile(rb"[ \t\n]+")
+PLAIN: Final = compile_on_use(rb"[A-Za-z0-9_./:=,@%+-]+")
+NAME: Final = compile_on_use(rb"[A-Za-z_][A-Za-z0-9_]*")
+_SPREADING: Final = compile_on_use(r"\"?\$(?:[@*]|\{[@*][^}]*\}|\{\w+\[[@*]\][^}]*\})\"?")
+_SPACE: Final = compile_on_use(rb"[ \t\n]+")
 
 
 class Fragment(Frozen):

@@ -7,7 +7,6 @@ does not receive the intended words, `CannotEdit` is raised.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 
 from cfglint_train.documents.document import (
@@ -26,17 +25,18 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.shell.programs import CommandFlag
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation, ShellScript
 
 # A word that starts with `=` is plain to bash, an expansion to zsh and an operator to the grammar.
-_SAFE: Final = re.compile(r"(?!=)[A-Za-z0-9_./:=,@%+-]+")
-_NUMBER: Final = re.compile(r"-\.?[0-9].*")
-_NAME: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
-_CONTINUATION: Final = re.compile(rb"[ \t]*\\\r?\n")
-_COMMENT: Final = re.compile(rb"(?:^|[ \t\n])#")
+_SAFE: Final = compile_on_use(r"(?!=)[A-Za-z0-9_./:=,@%+-]+")
+_NUMBER: Final = compile_on_use(r"-\.?[0-9].*")
+_NAME: Final = compile_on_use(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+_CONTINUATION: Final = compile_on_use(rb"[ \t]*\\\r?\n")
+_COMMENT: Final = compile_on_use(rb"(?:^|[ \t\n])#")
 # Edits may change the words of programs that only print them. In the containers of `_LINES_ARE_WORDS`, a line break is
 # white space; elsewhere it ends the command unless a backslash continues it.
 _PRINTERS: Final = ("echo", "printf", ":")

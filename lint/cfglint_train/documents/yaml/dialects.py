@@ -7,12 +7,13 @@ import re
 import yaml
 
 from cfglint_train.documents.document import MAX_DIGITS, Scalar, Unknown
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 _TAG: Final = "tag:yaml.org,2002:"
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
-_DECIMAL: Final = re.compile(r"[-+]?[1-9][0-9]{0,17}|0")
+_DECIMAL: Final = compile_on_use(r"[-+]?[1-9][0-9]{0,17}|0")
 _MISSING: Final = "???"
 """Placeholder of OmegaConf and Hydra for a value that the command line sets (omegaconf 2.3.0 `base.py`: MISSING)."""
 _DECIMAL_STARTS: Final = frozenset("-+0123456789")
@@ -30,7 +31,7 @@ class Dialect(Frozen):
 
 def _build_omegaconf_resolvers() -> Resolvers:
     # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py is the same): one more float format, no timestamps.
-    number = re.compile(
+    number = compile_on_use(
         r"""^(?:
          [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
         |[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cfglint_train.documents.document import BOM
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 _SIGNS: Final = (
@@ -17,11 +18,11 @@ _SIGNS: Final = (
     *(b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),  # non-ASCII line breaks
 )
 _FORMS: Final = (
-    re.compile(rb"=(?:$|[\s,\]}:])", re.M),  # `=`, for which YAML 1.1 has a type of its own
-    re.compile(rb"-(?:(?<=[\s\[{,:-][0-9]{4}-)|(?<=\A[0-9]{4}-))[0-9][0-9]?-[0-9]"),  # dates
-    re.compile(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
+    compile_on_use(rb"=(?:$|[\s,\]}:])", re.M),  # `=`, for which YAML 1.1 has a type of its own
+    compile_on_use(rb"-(?:(?<=[\s\[{,:-][0-9]{4}-)|(?<=\A[0-9]{4}-))[0-9][0-9]?-[0-9]"),  # dates
+    compile_on_use(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
 )
-_LONG_NUMBER: Final = re.compile(rb"[0-9:_.]{300}")
+_LONG_NUMBER: Final = compile_on_use(rb"[0-9:_.]{300}")
 """Pattern found in every number that is too long for PyYAML: 4,300 digits, or 173 parts in base 60."""
 
 

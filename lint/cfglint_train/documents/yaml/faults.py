@@ -9,6 +9,7 @@ import yaml
 
 from cfglint_train.documents.document import Document, Mapping, Node, Position, Scalar
 from cfglint_train.documents.document import Sequence as List
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -33,7 +34,7 @@ _STARTS: Final = {
 _SCANNED: Final = ("alias", "anchor", "tag", "block scalar")
 """Constructs that a scanner names in the context of an error if a sign starts them."""
 
-_COLLECTION_TOKEN: Final = re.compile(r"""(?<![^\s,\[{:])(?:"(?:\\.|[^"\\])*"|'[^']*')|(?<!\S)\#[^\n]*|[\[\]{}]""")
+_COLLECTION_TOKEN: Final = compile_on_use(r"""(?<![^\s,\[{:])(?:"(?:\\.|[^"\\])*"|'[^']*')|(?<!\S)\#[^\n]*|[\[\]{}]""")
 """Quoted text and comments, which are skipped, and the signs around lists and mappings."""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import MISSING, Comment, Document, Route, Span
 from cfglint_train.documents.yaml.document import YamlDocument
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, ClassVar, Final
 
-_DOCUMENT_START: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
+_DOCUMENT_START: Final = compile_on_use(rb"(?m)^---(?=[ \t\r]|$)")
 
 
 class YamlStream(Document):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from cfglint_schemas.status import Context, is_loaded
 from cfglint_train.documents.document import Append, Change, Delete, Document, Route, Set
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks.axolotl.settings import CCE_PLUGIN, LIGER_PLUGIN, is_sharegpt
 from cfglint_train.frameworks.evidence import ForkTrace
@@ -17,7 +17,7 @@ from cfglint_train.frameworks.lens import Config
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
-_TRAIN_COMMAND: Final = re.compile(r"axolotl (?:train|preprocess)\b|axolotl\.cli\.")
+_TRAIN_COMMAND: Final = compile_on_use(r"axolotl (?:train|preprocess)\b|axolotl\.cli\.")
 _LOSS_KEYS: Final = ("liger_fused_linear_cross_entropy", "liger_cross_entropy", "chunked_cross_entropy")
 
 # FSDP2 settings for each option of `fsdp` (accelerate 1.15.0 utils/dataclasses.py, FullyShardedDataParallelPlugin).

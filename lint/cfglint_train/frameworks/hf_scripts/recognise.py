@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterable
 from functools import cache
 from json import load as parse
@@ -14,6 +13,7 @@ from cfglint_train.documents.python.class_variables import find_calls_by_variabl
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.modules import find_imports, find_module
 from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.regular_files import is_python_test
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
@@ -28,27 +28,27 @@ _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
 _CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
 """Suffixes of the classes that load causal language models."""
-_CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
-_LANGUAGE_MODEL_TRAINING: Final = re.compile(
+_CAUSAL_CLASS: Final = compile_on_use(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
+_LANGUAGE_MODEL_TRAINING: Final = compile_on_use(
     _CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b|\bTrlParser\b"
 )
 """Evidence that a model of a custom class is a language model.
 
 The pattern finds the class of a causal language model, a trainer that is named after a tuning method, or TRL's parser.
 """
-_LANGUAGE_MODEL: Final = re.compile(
+_LANGUAGE_MODEL: Final = compile_on_use(
     _LANGUAGE_MODEL_TRAINING.pattern
     + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
 """Evidence that a model that other code builds is a language model."""
 _SCORING_SUFFIXES: Final = ("ForSequenceClassification",)
-_REWARD_TRAINER: Final = re.compile(rb"\b(?:RM|Reward)Trainer\b")
+_REWARD_TRAINER: Final = compile_on_use(rb"\b(?:RM|Reward)Trainer\b")
 """Evidence that a sequence classifier is a reward model; sequence classifiers are trained for other tasks too."""
-_TEXT_MODEL: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
+_TEXT_MODEL: Final = compile_on_use(rb"\bvocab_size\b|(?i:tokenizer)")
 """Evidence that the model in a DeepSpeed training loop reads text."""
 _OPTIMIZER_ARGUMENTS: Final = ("optimizer", "optim")
 _IMPORTED_MODEL_REASON: Final = "its model comes from another module"
-_WRAPPED_LOOP: Final = re.compile(rb"\b(?:accelerator|engine|model_engine)\.backward\(")
+_WRAPPED_LOOP: Final = compile_on_use(rb"\b(?:accelerator|engine|model_engine)\.backward\(")
 """Training loop with an object of accelerate or DeepSpeed, which another module may create."""
 _TRAINING_PACKAGES: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHER_FRAMEWORKS: Final = ("olmo_core",)

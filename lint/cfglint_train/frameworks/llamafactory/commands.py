@@ -7,6 +7,7 @@ import re
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.llamafactory.clues import FOREIGN_KEYS, METHOD_KEYS, OWN_KEYS, TRAINING_KEYS
@@ -46,9 +47,9 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
 
 _MODEL_KEY: Final = "model_name_or_path"
 _NON_TRAINING_KEYS: Final = frozenset(("do_predict", "do_eval", "infer_backend"))
-_SETTINGS_FILE: Final = re.compile(r"(?!-).*\.(?:ya?ml|json)", re.DOTALL)
+_SETTINGS_FILE: Final = compile_on_use(r"(?!-).*\.(?:ya?ml|json)", re.DOTALL)
 """Pattern of a settings file as a positional word; an option may also end with a file (`--deepspeed=ds.json`)."""
-_TRAIN_SCRIPT: Final = re.compile(r"(?:.*/)?(?:train|train_bash)\.py")
+_TRAIN_SCRIPT: Final = compile_on_use(r"(?:.*/)?(?:train|train_bash)\.py")
 
 
 def _count_command_words(invocation: Invocation, words: list[str]) -> int | None:

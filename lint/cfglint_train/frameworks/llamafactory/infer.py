@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
@@ -99,7 +98,7 @@ def _infer_gpus_per_node(job: Job) -> None:
         job.plan.put("launch.gpus_per_node", None, stated._replace(note=note))
 
 
-_CHANGE_COMMENT: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_processes\b")
+_CHANGE_COMMENT: Final = compile_on_use(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_processes\b")
 
 
 def _mark_not_modelled(job: Job) -> None:

@@ -23,6 +23,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.programs import CommandFlag
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
@@ -46,7 +47,7 @@ ENTRIES: Final[Mapping[str, str]] = {
     "batch_inference": "",
     "interactive_chat": "",
 }
-_CONFIG_FLAG: Final = re.compile(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
+_CONFIG_FLAG: Final = compile_on_use(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
 """Pattern of an unknown flag that may name a file with further flags."""
 
 

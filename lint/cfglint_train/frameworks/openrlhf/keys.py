@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache, partial
 
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import MISSING, Document, Entry, Route, Span
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.evidence import ForkTrace, LaunchedKey
@@ -41,7 +41,7 @@ from cfglint_train.plan.releases import Release, Releases
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
-_INTEGER: Final = re.compile(r"\s*[-+]?\d+(?:_\d+)*\s*")
+_INTEGER: Final = compile_on_use(r"\s*[-+]?\d+(?:_\d+)*\s*")
 
 
 class OpenRLHFKeys(Keys):

@@ -7,16 +7,16 @@ trainer/utils.py (DataCollatorForCompletionOnlyLM).
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import Entry
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.trainer_script.facts import build_fact, get_class
 
-_OTHER_PADDING: Final = re.compile(rb"[\"']pad_token[\"']|[(,]\s*pad_token\s*=")
+_OTHER_PADDING: Final = compile_on_use(rb"[\"']pad_token[\"']|[(,]\s*pad_token\s*=")
 """Evidence of another pad token: `add_special_tokens({"pad_token": ...})`, `from_pretrained(..., pad_token=...)`."""
 _MASKING: Final = {"transformers": "DataCollatorForLanguageModeling", "trl": "DataCollatorForCompletionOnlyLM"}
 """Package -> its collator that masks every pad token in the labels."""

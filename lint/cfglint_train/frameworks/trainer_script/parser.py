@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -20,6 +19,7 @@ from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.shape import parse_shape
 from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.keys import UnparsedOption
@@ -42,11 +42,11 @@ other than the command line, or return unknown options to the program.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _OPEN_METHODS: Final = ("parse_known_args", "parse_intermixed_args", "add_subparsers", "add_cli_args", "_add_action")
-_CHANGES_ARGUMENTS: Final = re.compile(
+_CHANGES_ARGUMENTS: Final = compile_on_use(
     rb"sys\.argv(?:\[[^\]\n]*\])?\s*(?:\+?=(?!=)|\.(?:append|clear|extend|insert|pop|remove)\b)|del\s+sys\.argv"
     rb"|from\s+sys\s+import[^\n]*\bargv"
 )
-_OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
+_OPTION: Final = compile_on_use(r"--[A-Za-z][\w-]*")
 MAX_CACHED_PROGRAMS: Final = 64
 """Maximum number of programs whose parsers and trainers are kept: many configurations share a program."""
 _KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")

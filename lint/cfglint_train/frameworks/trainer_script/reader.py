@@ -12,7 +12,6 @@ Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
@@ -21,6 +20,7 @@ from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluat
 from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, Value
 from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, resolve_constant
 from cfglint_train.frameworks.trainer_script.classes import (
@@ -248,7 +248,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     return run
 
 
-_EVALUATING: Final = re.compile(rb"\b(evaluate|predict|should_evaluate|evaluation_loop|get_eval_dataloader)\b")
+_EVALUATING: Final = compile_on_use(rb"\b(evaluate|predict|should_evaluate|evaluation_loop|get_eval_dataloader)\b")
 """Evidence that a program evaluates a model itself, or makes the Trainer do so."""
 
 

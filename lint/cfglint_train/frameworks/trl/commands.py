@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.hf_trainer.options import build_options, get_parser
@@ -16,7 +16,7 @@ from cfglint_train.frameworks.trl.clues import ANY_TRAINER, FOREIGN_KEYS, OWN_KE
 from cfglint_train.frameworks.trl.settings import COMMANDS, has_mostly_known_keys
 
 _TRAINER_NAMES: Final = "|".join((*TRAINERS, "reward_modeling"))
-_SCRIPT: Final = re.compile(
+_SCRIPT: Final = compile_on_use(
     rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_TRAINER_NAMES})(?:_\w+)?\.py|trl\.scripts\.(?:{_TRAINER_NAMES})"
 )
 """TRL's scripts that are named after a trainer (`sft_vlm.py`).

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
@@ -27,9 +27,9 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Commands of `trl` that train -> their first release (trl 0.8.1 to 1.16.0 commands/cli.py, cli.py, cli/). ORPO and CPO
 have only scripts, no commands.
 """
-COMMAND_PATTERN: Final = re.compile(r"trl \w+")
+COMMAND_PATTERN: Final = compile_on_use(r"trl \w+")
 """A `trl` command with its name, such as `trl sft`."""
-_OWN_SCRIPT: Final = re.compile(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\.scripts\.\w+")
+_OWN_SCRIPT: Final = compile_on_use(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\.scripts\.\w+")
 
 
 def list_trl_commands(config: Config) -> list[str]:
@@ -56,10 +56,10 @@ _CONFIG_STAGES: Final = {
     f"{trainer.removesuffix('Trainer')}Config": stage for trainer, stage in SCRIPT_TRAINERS.items() if stage
 }
 """Argument class -> the trainer that it belongs to."""
-_TRAINER_IN_COMMAND: Final = re.compile(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
+_TRAINER_IN_COMMAND: Final = compile_on_use(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
 
 
-_TRAINER_IN_NAME: Final = re.compile(rf"(?:^|[_.\s-])({'|'.join(TRAINERS)})(?=$|[_.\s-])")
+_TRAINER_IN_NAME: Final = compile_on_use(rf"(?:^|[_.\s-])({'|'.join(TRAINERS)})(?=$|[_.\s-])")
 
 
 def find_trainer(config: Config) -> str | None:

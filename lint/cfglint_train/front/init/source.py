@@ -14,6 +14,7 @@ from subprocess import CompletedProcess, TimeoutExpired
 from urllib.parse import urlsplit, urlunsplit
 
 from cfglint_train.foundation.errors import UsageError
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.front import git, programs
 from cfglint_train.version import VERSION
@@ -25,7 +26,7 @@ _HINT: Final = (
 )
 PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
 """Requirement to write if others cannot install from the source of this installation; the user must fill it in."""
-_SOURCE_PATTERN: Final = re.compile(
+_SOURCE_PATTERN: Final = compile_on_use(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
     re.ASCII,
 )

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.version import VERSION
 
 FOLDER: Final = ".github/workflows"
@@ -59,7 +60,7 @@ _STEPS: Final = """\
 """
 """Steps without the action, if its repository is unknown or not on GitHub, which runs only actions that it hosts."""
 
-_GITHUB: Final = re.compile(
+_GITHUB: Final = compile_on_use(
     r"https://github\.com/(?P<name>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[\w./-]+))?/?", re.ASCII
 )
 

@@ -13,26 +13,28 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from cfglint_train.documents.notebooks import parse_notebook
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import measure_distance
-from cfglint_train.foundation.typed import Final
-from cfglint_train.releases.pins.readers import Pin, find_command_pins
-from cfglint_train.releases.pins.search import ResolvedPin, merge_pins
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
 
+if TYPE_CHECKING:
+    from cfglint_train.releases.pins.readers import Pin
+    from cfglint_train.releases.pins.search import ResolvedPin
+
 _MAX_INSTALLATIONS: Final = 1000
 """Maximum number of installations to read from a repository."""
-_EXAMPLE_FILES: Final = re.compile(
+_EXAMPLE_FILES: Final = compile_on_use(
     r"\.(?:md|ipynb)$|/\.(?:github|gitlab|circleci|azure-pipelines)/|/\.gitlab-ci\.ya?ml$"
 )
 """Pattern for the paths of files whose commands may serve another purpose (tests) or be outdated."""
-_TRAINS: Final = re.compile(
+_TRAINS: Final = compile_on_use(
     r"\b(?:accelerate\s+launch|torchrun|deepspeed|axolotl\s+train|llamafactory-cli\s+train|trl\s+[a-z]+)\s"
     r"|\b(?:train|finetune|sft|dpo|grpo)\w*\.(?:py|sh)\b"
 )
 """Pattern for a command that starts training."""
-_IMAGE: Final = re.compile(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
+_IMAGE: Final = compile_on_use(r"""(?m)^([ \t]*(?:- )?)image(?:_id)?:([ \t]+["']?)(?:docker:)?(?=[\w./-]+:)""")
 """Pattern for the image of a compose service, a job or SkyPilot (`image_id: docker:NAME:TAG`)."""
 
 
@@ -55,7 +57,11 @@ def find_installed_pins(
             is_named = index.has_reference(group[0].path, path)
             if is_named or not levels_down:
                 pins_by_distance.setdefault(-1 if is_named else levels_up, []).extend(group)
-    return merge_pins(pins_by_distance[min(pins_by_distance)]) if pins_by_distance else {}
+    if not pins_by_distance:
+        return {}
+    from cfglint_train.releases.pins.search import merge_pins
+
+    return merge_pins(pins_by_distance[min(pins_by_distance)])
 
 
 def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
@@ -68,11 +74,15 @@ def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
 
 def _group_pins(path: str, text: str) -> Iterator[Iterable[Pin]]:
     """Yield the pins of each installation in a file."""
+    from cfglint_train.releases.pins.readers import find_command_pins
+
     if path.endswith(".py"):
         from cfglint_train.releases.pins.modal import find_image_pins
 
         yield from find_image_pins(path, text)
     elif path.endswith(".ipynb"):
+        from cfglint_train.documents.notebooks import parse_notebook
+
         notebook = parse_notebook(text)
         yield find_command_pins(path, notebook.commands if notebook is not None else "")
     else:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.releases.pins import requirement
@@ -28,11 +29,11 @@ class FoundRequirement(Frozen):
     """True if only an optional feature, group or extra contains the requirement."""
 
 
-_ITEM: Final = re.compile(r"(?m)^[ \t]*- (?=(?:name|kind|conda|pypi):[ \t])")
-_FIELD: Final = re.compile(
+_ITEM: Final = compile_on_use(r"(?m)^[ \t]*- (?=(?:name|kind|conda|pypi):[ \t])")
+_FIELD: Final = compile_on_use(
     r"(?m)^[ \t-]*(name|version|manager|kind|platform|subdir|conda|pypi|url):[ \t]+['\"]?([^'\"\s]{1,300})"
 )
-_CONDA: Final = re.compile(r".*/(?P<subdir>[\w-]+)/(?P<name>[^/]+)-(?P<version>[^-/]+)-[^-/]+\.(?:conda|tar\.bz2)")
+_CONDA: Final = compile_on_use(r".*/(?P<subdir>[\w-]+)/(?P<name>[^/]+)-(?P<version>[^-/]+)-[^-/]+\.(?:conda|tar\.bz2)")
 _PLATFORMS: Final = ("linux-64", "linux-aarch64", "noarch")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from cfglint_train.documents.python.notebook import NotebookDocument
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.releases.pins.readers import find_command_pins
 from cfglint_train.releases.pins.search import ResolvedPin, merge_pins
 
-_ALL_REQUIREMENTS: Final = re.compile(r"\binstall\b.*[ \t](?:-r|--requirement|-e|--editable|\.)[ \t\n]")
+_ALL_REQUIREMENTS: Final = compile_on_use(r"\binstall\b.*[ \t](?:-r|--requirement|-e|--editable|\.)[ \t\n]")
 
 
 def replace_pins(document: NotebookDocument, pins: Mapping[str, ResolvedPin]) -> Mapping[str, ResolvedPin]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import Constraint, strip_local_label
@@ -81,7 +82,7 @@ def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
         yield from _read_dockerfile(path, text)
 
 
-_DEVELOPMENT: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
+_DEVELOPMENT: Final = compile_on_use(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
 """Pattern for requirement files that only the project's developers need, to test, lint or document the project."""
 
 _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.FoundRequirement]], int]]] = {
@@ -103,13 +104,13 @@ def _build_environment_pins(
 
 
 # A file that contains none of these names is not parsed, except pip requirement files.
-_NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *map_spellings()))), re.IGNORECASE)
+_NAMED: Final = compile_on_use("|".join(map(re.escape, (*PACKAGES, *map_spellings()))), re.IGNORECASE)
 
 # --- pip -------------------------------------------------------------------------------------------------------------
 
 _MAX_INCLUDED: Final = 100
 """Maximum number of requirement files to read, starting from one file and following its includes."""
-_INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*(\S+)")
+_INCLUDE: Final = compile_on_use(r"(?:-r|--requirement|-c|--constraint)[ \t=]*(\S+)")
 
 
 def _read_requirements(path: str, load: ReadText, seen: set[str]) -> Iterator[Pin]:
@@ -149,7 +150,7 @@ def _parse_line(text: str, on_disk: bool = True) -> Requirement | None:
     )
 
 
-_ADDRESS: Final = re.compile(r"git\+|https?://|git@")
+_ADDRESS: Final = compile_on_use(r"git\+|https?://|git@")
 _PATHS: Final = ("./", "../", "/", "~/", "file:")
 
 
@@ -175,17 +176,17 @@ def _build_pins(parsed: Requirement | None, path: str, line: int, weight: int) -
 # --- lock files ------------------------------------------------------------------------------------------------------
 
 # uv, poetry, pdm and PEP 751 write the version on the line after the name.
-_LOCKED: Final = re.compile(
+_LOCKED: Final = compile_on_use(
     rf'^name = "({"|".join(map(re.escape, PACKAGES))})"\r?\nversion = "(\d[^"\n]*)"', re.MULTILINE
 )
 # uv: `source = { git = "https://host/owner/name?tag=v1#commit" }`; poetry: a table after the package.
-_GIT: Final = re.compile(
+_GIT: Final = compile_on_use(
     r"^(?:source = \{ git = \"(?P<uv>[^\"]+)\"|\[package\.source\]\ntype = \"git\"\nurl = \"(?P<url>[^\"]+)\"\n"
     r"reference = \"(?P<at>[^\"]*)\")",
     re.MULTILINE,
 )
-_NEXT_PACKAGE: Final = re.compile(r"\n(?:\[\[|name = )")
-_MARKERS: Final = re.compile(r"^(?:resolution-markers|markers?) = (\[[^\]]*\]|\"[^\n]*\"|'[^\n]*')", re.MULTILINE)
+_NEXT_PACKAGE: Final = compile_on_use(r"\n(?:\[\[|name = )")
+_MARKERS: Final = compile_on_use(r"^(?:resolution-markers|markers?) = (\[[^\]]*\]|\"[^\n]*\"|'[^\n]*')", re.MULTILINE)
 
 
 def _read_lock(path: str, text: str) -> Iterator[Pin]:
@@ -273,7 +274,7 @@ def _find_line(text: str, part: str) -> int:
 
 # --- conda -----------------------------------------------------------------------------------------------------------
 
-_ITEM: Final = re.compile(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[ \t]*(?:#.*)?$")
+_ITEM: Final = compile_on_use(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[ \t]*(?:#.*)?$")
 
 
 _MAX_ITEMS: Final = 20_000
@@ -300,23 +301,23 @@ def _read_conda(path: str, text: str) -> Iterator[Pin]:
 
 # --- Dockerfiles -----------------------------------------------------------------------------------------------------
 
-_VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,60})[\"']?\s*$", re.IGNORECASE)
-_INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
-_UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
-_UV_PACKAGES: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
+_VARIABLE: Final = compile_on_use(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,60})[\"']?\s*$", re.IGNORECASE)
+_INSTALL: Final = compile_on_use(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
+_UV: Final = compile_on_use(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
+_UV_PACKAGES: Final = compile_on_use(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
 """Pattern for the packages that `uv run` and `uvx` install for one command."""
-_CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
-_IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
-_IMAGE_USE: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
+_CLONE: Final = compile_on_use(r"\bgit\s+clone\b([^;&|]*)")
+_IMAGE: Final = compile_on_use(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
+_IMAGE_USE: Final = compile_on_use(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
 """Pattern for the image that a command starts or pulls (`docker run IMAGE`)."""
-_ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
+_ENGINES: Final = compile_on_use(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
-_WORKDIR: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
-_COPY_ALL: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
+_WORKDIR: Final = compile_on_use(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
+_COPY_ALL: Final = compile_on_use(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
 """Pattern for the folder of an image into which the whole repository is copied."""
-_CD: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
-_CURRENT_FOLDER: Final = re.compile(r"\.(?=\[|$)")
+_CD: Final = compile_on_use(r"\bcd\s+([^\s;&|]+)")
+_CURRENT_FOLDER: Final = compile_on_use(r"\.(?=\[|$)")
 """Pattern for the current folder as an install target, with or without extras."""
 
 
@@ -406,7 +407,7 @@ def _find_image_packages(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
         yield from ((package.name, patterns) for name, patterns in package.images.items() if re.fullmatch(name, image))
 
 
-_DATED: Final = re.compile(r"(?:^|-)(20\d\d)-?(\d\d)-?(\d\d)(?=-|$)")
+_DATED: Final = compile_on_use(r"(?:^|-)(20\d\d)-?(\d\d)-?(\d\d)(?=-|$)")
 """Pattern for the date on which an image was built from the development branch."""
 
 
@@ -421,8 +422,8 @@ def _build_date_constraint(day: str, dates: Mapping[str, str]) -> Constraint:
 # --- Commands -----------------------------------------------------------------------------------------------------
 
 _COMMANDS: Final = ("git", "install", "docker", "podman", "singularity", "apptainer", "enroot", "uv")
-_CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?([\w./-]+)\s*(?:$|&&|;|#|>)")
-_TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
+_CHECKOUT: Final = compile_on_use(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?([\w./-]+)\s*(?:$|&&|;|#|>)")
+_TREE: Final = compile_on_use(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
 _DEFAULT_BRANCHES: Final = ("main", "master")
 _MAX_COMMANDS: Final = 2000
 """Maximum number of installs and clones in one README or script."""
@@ -440,7 +441,7 @@ def find_forks(path: str, text: str) -> Iterator[Pin]:
     yield from sorted((pin for pin in pins if pin.fork or pin.unreleased), key=lambda pin: pin.line)
 
 
-_REPOSITORY: Final = re.compile(r"github\.com/([\w.-]+/[\w.-]+)")
+_REPOSITORY: Final = compile_on_use(r"github\.com/([\w.-]+/[\w.-]+)")
 
 
 def find_former_repositories(path: str, text: str) -> Iterator[Pin]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Constraint, parse_release, strip_local_label
@@ -20,23 +21,23 @@ FORMER_REPOSITORIES: Final = {
 """Former GitHub repository (lower case) -> the package that has moved elsewhere."""
 
 _RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)?(?:\.?dev\d*)?(?:\+[\w.]+)?"
-_REQUIREMENT: Final = re.compile(
+_REQUIREMENT: Final = compile_on_use(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?:\[[^\]]*\])?[ \t]*"
     r"(?:@[ \t]*(?P<url>\S+)|\(?[ \t]*(?P<comparisons>[^;()@#]*?)[ \t]*\)?)[ \t]*(?:;(?P<marker>.*))?"
 )
 # `git+https://user:token@host/owner/name.git@revision#egg=name`, `https://host/name.git`, `git@host:owner/name.git`.
-_GIT: Final = re.compile(
+_GIT: Final = compile_on_use(
     r"(?:git\+[a-z]+://|[a-z]+://(?=\S+\.git\b)|(?=git@))(?:[^/@\s]+@)?(?P<place>[^\s#?&]+)", re.IGNORECASE
 )
 # GitHub's archive of a branch, a tag or a commit.
-_ARCHIVE: Final = re.compile(
+_ARCHIVE: Final = compile_on_use(
     r"https://(?:github\.com|codeload\.github\.com)/([\w.-]+/[\w.-]+)/(?:archive/|zip/|tar\.gz/)"
     r"(?:refs/(?:heads|tags)/)?([\w./-]+?)(?:\.zip|\.tar\.gz)?(?:[#?].*)?$"
 )
-_COMPARISON: Final = re.compile(rf"(===|==|!=|>=|<=|~=|>|<)[ \t]*({_RELEASE}(?:\.\*)?)")
+_COMPARISON: Final = compile_on_use(rf"(===|==|!=|>=|<=|~=|>|<)[ \t]*({_RELEASE}(?:\.\*)?)")
 
 
-_FILE: Final = re.compile(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)")
+_FILE: Final = compile_on_use(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)")
 """Pattern for a wheel or source archive at the end of an address, after `%2B` is replaced with `+`."""
 MAX_LENGTH: Final = 2000
 """Maximum length of a requirement in characters; longer lines are not written by hand, and are ignored."""
@@ -69,7 +70,7 @@ def parse_pip_requirement(text: str) -> Requirement | None:
     return _build_requirement(package, parse_comparisons(match["comparisons"] or ""))
 
 
-_BETWEEN_WORDS: Final = re.compile(r"[-_.]+")
+_BETWEEN_WORDS: Final = compile_on_use(r"[-_.]+")
 
 
 def get_package(name: str) -> str | None:
@@ -123,8 +124,8 @@ def parse_address(url: str, package: str | None = None) -> Requirement | None:
     return Requirement(package, Constraint(), repository_text)
 
 
-_PATH: Final = re.compile(r"(?:file:(?://)?)?([\w.~-]*/[\w./+~-]+?)/?(?:\[[\w, -]*\])?(?:#.*)?")
-_WHEEL: Final = re.compile(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.tar\.gz)")
+_PATH: Final = compile_on_use(r"(?:file:(?://)?)?([\w.~-]*/[\w./+~-]+?)/?(?:\[[\w, -]*\])?(?:#.*)?")
+_WHEEL: Final = compile_on_use(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.tar\.gz)")
 
 
 def parse_path_requirement(text: str, package: str | None = None) -> Requirement | None:
@@ -226,7 +227,7 @@ def _expand_caret(sign: str, release: str) -> list[tuple[str, str]]:
     return [(">=", release), ("<", ".".join(map(str, following)))]
 
 
-_SPECIFICATION: Final = re.compile(r"(?:[\w./-]+::)?(?P<name>[A-Za-z0-9._-]+)[ \t]*(?P<rest>[^#]*)")
+_SPECIFICATION: Final = compile_on_use(r"(?:[\w./-]+::)?(?P<name>[A-Za-z0-9._-]+)[ \t]*(?P<rest>[^#]*)")
 
 
 def parse_conda_requirement(text: str) -> Requirement | None:
@@ -263,7 +264,7 @@ def _build_requirement(package: str, constraint: Constraint | None) -> Requireme
 
 # Training runs on Linux; other markers are unknown.
 _LINUX: Final = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-_MARKER_TEST: Final = re.compile(r"(\w+)\s*(==|!=)\s*['\"]([^'\"]*)['\"]|['\"]([^'\"]*)['\"]\s*(==|!=)\s*(\w+)")
+_MARKER_TEST: Final = compile_on_use(r"(\w+)\s*(==|!=)\s*['\"]([^'\"]*)['\"]|['\"]([^'\"]*)['\"]\s*(==|!=)\s*(\w+)")
 
 
 def can_install_on_linux(marker: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from cfglint_train.foundation import regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Final
@@ -22,13 +23,13 @@ from cfglint_train.releases.pins.readers import (
     read_pins,
 )
 
-_NAME: Final = re.compile(
+_NAME: Final = compile_on_use(
     r"(?:.*requirements?.*|reqs?|constraints.*)\.(?:txt|in)|pyproject\.toml|(?:uv|poetry|pdm)\.lock|pylock(?:\..+)?\.toml"
     r"|(?:environment|conda|env)\b.*\.ya?ml|(?:dockerfile|containerfile)(?:\..*)?|.*\.dockerfile"
     r"|setup\.(?:py|cfg)|pixi\.(?:toml|lock)|pipfile(?:\.lock)?|requirements.*\.lock",
     re.IGNORECASE,
 )
-_README: Final = re.compile(r"readme.*\.md", re.IGNORECASE)
+_README: Final = compile_on_use(r"readme.*\.md", re.IGNORECASE)
 _MAX_BYTES: Final = 4 * 2**20
 """Total size limit in bytes of the files read for pins, including their includes; large lock files have 3 MB."""
 _MAX_PINS: Final = 1000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
@@ -14,7 +14,7 @@ MAX_DEPTH: Final = 8
 """Maximum nesting of expressions, and of variables that refer to each other."""
 MAX_BYTES: Final = 256 * 2**10
 
-_NAME: Final = re.compile(r"[\w.-]+")
+_NAME: Final = compile_on_use(r"[\w.-]+")
 
 
 class WrittenRequirement(Frozen):
