@@ -212,6 +212,15 @@ def compute_activations(setup: Setup) -> Activations | None:
     return Activations(kept_total, cached, inputs, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 
+def compute_kept_inputs(setup: Setup) -> float:
+    """Return the bytes of inputs that layers keep only because bitsandbytes saves those of frozen matrices."""
+    if not setup.mode.keeps_inputs:
+        return 0.0
+    flow = compute_activations(setup)
+    without = compute_activations(setup._replace(mode=setup.mode._replace(keeps_inputs=False)))
+    return 0.0 if flow is None or without is None else flow.kept - without.kept
+
+
 def _compute_encoder(setup: Setup) -> EncoderMemory | None:
     """Return the vision tower's memory, or None if there is no tower, no image, or no formula for its blocks."""
     batch = setup.batch
