@@ -12,7 +12,9 @@ import pytest
 
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import transients
+from cfglint_train.memory.activations import compute_kept_inputs
 from cfglint_train.memory.estimate import estimate
+from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.layers.layer import compute_layer_cost
 from cfglint_train.memory.logits import build_head, compute_evaluation_bytes, find_loss
 from cfglint_train.memory.setup_builder import read_setup
@@ -181,6 +183,20 @@ def test_old_bitsandbytes_keeps_the_inputs_of_frozen_matrices() -> None:
     # Inputs of the second norm's successors and of the gated product; the adapter keeps the first norm's output, and
     # attention keeps the output matrix's input.
     assert measure_kept(**four, **{"method.keeps_inputs": True}) - measure_kept(**four) == 2 * (4096 + 14336)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "method", "kept"), [("int8", "none", True), ("int8", "full", False), ("nf4", "none", False)]
+)
+def test_an_estimate_says_that_int8_matrices_keep_their_inputs(quantization: str, method: str, kept: bool) -> None:
+    """Name them beside the activations unless layers are recomputed or 4-bit kernels are used."""
+    job = make_plan(method__tuning="lora", method__lora_rank=16, method__lora_targets=("q_proj",),
+                    method__quantization=quantization, activations__checkpointing=method)  # fmt: skip
+    budget = get_gpu(estimate(job, LLAMA_8B), "backward")
+    formula = next(part.formula for part in explain(budget) if part.name == "activations")
+    assert formula.endswith(", inputs of frozen matrices kept") is kept
+    size = 2 * (4096 + 14336) * 2048 * (32 if kept else 0)
+    assert compute_kept_inputs(budget.setup) == pytest.approx(size, rel=0.04)
 
 
 LOSSES = [json.loads(line) for line in (Path(__file__).parent / "losses.jsonl").read_text().splitlines()]

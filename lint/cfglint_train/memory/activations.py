@@ -85,6 +85,8 @@ class Activations(Frozen):
     """Bytes that all layers keep from the forward to the backward pass."""
     copies: float
     """Weight copies (`Cost.copies`) kept until the backward pass or, checkpointed, until the forward pass ends."""
+    inputs: float
+    """Bytes that all layers would keep if each were recomputed from its input."""
     layer: float
     """Bytes that the last layer alone keeps."""
     moments: tuple[LayerMoment, ...]
@@ -159,6 +161,7 @@ def compute_activations(setup: Setup) -> Activations | None:
         copies_total += (end - first) * copies
         cached_total += (end - first) * cost.fixed_saved
         gradients_total += (end - first) * gradients
+    recomputed = 0.0 if checkpointed else kept_total - checkpoint * sum([end - first for first, end, *_ in rows])
     moments: list[LayerMoment] = []
     # Each micro batch that waits in a pipeline stage keeps as much as this one.
     leaf = (setup.part.in_flight - 1) * kept_total
@@ -167,7 +170,7 @@ def compute_activations(setup: Setup) -> Activations | None:
     block_memory = compute_block_outputs(setup)
     leaf += block_memory.kept
     if checkpointed and setup.offload.activations:
-        leaf += checkpoint * label_count(min(setup.layers, _COPIES_IN_FLIGHT), "layers in flight", tokens)
+        leaf += checkpoint * label_count(min(weights.layers, _COPIES_IN_FLIGHT), "layers in flight", tokens)
     tower = _compute_encoder(setup)
     if tower is not None:
         leaf += tower.kept
@@ -205,7 +208,17 @@ def compute_activations(setup: Setup) -> Activations | None:
     # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). Copies that a layer makes
     # itself are dropped with the layer.
     cached = cached_total * weights.share if checkpointed else copies_total
-    return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
+    inputs = kept_total - setup.part.in_flight * recomputed
+    return Activations(kept_total, cached, inputs, rows[-1][2] if rows else 0.0, tuple(moments), costs)
+
+
+def compute_kept_inputs(setup: Setup) -> float:
+    """Return the bytes of inputs that layers keep only because bitsandbytes saves those of frozen matrices."""
+    if not setup.mode.keeps_inputs:
+        return 0.0
+    flow = compute_activations(setup)
+    without = compute_activations(setup._replace(mode=setup.mode._replace(keeps_inputs=False)))
+    return 0.0 if flow is None or without is None else flow.kept - without.kept
 
 
 def _compute_encoder(setup: Setup) -> EncoderMemory | None:

@@ -6,6 +6,7 @@ For the bounds, every part has the lowest or highest value that the calibration 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
@@ -16,6 +17,7 @@ from cfglint_train.memory.budget import Estimate, Phase
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
+    ACTIVATIONS,
     BACKWARD,
     BUCKETS,
     ENGINE,
@@ -34,7 +36,7 @@ from cfglint_train.memory.components import (
     WEIGHT_COPIES,
     WORKERS,
 )
-from cfglint_train.memory.events import generate_step_events
+from cfglint_train.memory.events import compute_mask_bytes, generate_step_events
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import build_head, compute_evaluation_bytes, compute_evaluation_chunk
 from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty, build_uncertainty
@@ -324,7 +326,10 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
     setup, flow = budgets.setup, budgets.flow
     moments: dict[str, list[Sized]] = {name: [] for name in _STEP_PHASES}
     end = build_head(setup)
-    others = loss = 0.0
+    others = recomputed = loss = 0.0
+    inputs = math.inf
+    if flow is not None and setup.checkpointing.method == "none":
+        inputs = flow.inputs + end.cost.saved * setup.batch.tokens + compute_mask_bytes(setup)
     pool, stream_part = budgets.job.streams
     whole_logits = bool(end.logits)
     for phase, name, parts in generate_step_events(budgets.job, setup, flow, end):
@@ -338,6 +343,11 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
         rest = total - logits - in_stream
         if rest > others:
             others = rest
+        kept = parts.get(ACTIVATIONS, 0.0)
+        if kept > inputs:
+            rest -= kept - inputs
+        if rest > recomputed:
+            recomputed = rest
         moments[phase].append((total, in_stream, parts, name))
     if flow is None:
         moments["backward"].clear()
@@ -346,6 +356,8 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
     shared = Step(
         others,
         others + loss + end.logits,
+        recomputed,
+        inputs,
         whole_logits,
         reserve.compute_unshared_activations(setup, flow),
         _compute_engine_bytes(budgets),

@@ -87,7 +87,8 @@ class _StepAmounts(Frozen):
 def generate_step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> Iterator[Event]:
     """Yield the events of one training step; without `flow`, only those that need no layer formula."""
     masks = compute_mask_bytes(setup)
-    kept = masks if setup.checkpointing.method != "none" or setup.compiled.loss else 0.0
+    recomputes = setup.checkpointing.method != "none" and setup.weights.layers
+    kept = masks if recomputes or setup.compiled.loss else 0.0
     step = _StepAmounts(job, setup, masks, kept, {LOGITS: end.waiting} if end.waiting else {})
     if flow is not None:
         yield from _generate_loss_events(step, flow, end)

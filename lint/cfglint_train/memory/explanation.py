@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.activations import compute_kept_inputs
 from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
@@ -159,7 +160,8 @@ def _format_remark(budget: Budget, component: Component) -> str:
     setup = budget.setup
     if component is ACTIVATIONS:
         method = setup.checkpointing.method
-        return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention"
+        inputs = ", inputs of frozen matrices kept" if compute_kept_inputs(setup) else ""
+        return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention{inputs}"
     if component is LOGITS and budget.phase == "optimizer step":
         return "outputs that the caller keeps"
     if component is LOGITS:

@@ -5,6 +5,7 @@ A search makes thousands of estimates. Comparisons are therefore written out: ca
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
@@ -20,6 +21,7 @@ from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import is_traced
 from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
 from cfglint_train.memory.plan_reader import Reader
+from cfglint_train.memory.reserve import Range
 from cfglint_train.memory.setup import Setup
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ class Step(Frozen):
     """Highest moment without whole logits, in the pool of the main stream."""
     highest_unshared: float
     """Sum of that moment and the loss, as if they shared no block."""
+    highest_recomputed: float
+    """`highest_without_loss` if every layer were recomputed from its input."""
+    inputs: float
+    """Upper limit of a moment's activations in that case; infinite if layers are recomputed anyway."""
     whole_logits: bool
     unshared: float
     """Bytes of tensors whose blocks no other tensor can use."""
@@ -82,6 +88,7 @@ class Uncertainty:
             residual or comparable.find_residual(setup, coefficient_table.residuals),
         )
         self.gaps = reserve.load_gaps(setup.checkpointing.method not in ("none", "selective_ops"))
+        self.gaps_if_recomputed = reserve.load_gaps(True)
         held_high = coefficient_table.residuals["states"].high
         self.flow_factor, self.held_factor = 1 + flowing.high, 1 + held_high
         self.factors = (1 + flowing.low, self.flow_factor, self.held_factor, 1 + jobs.low, 1 + jobs.high)
@@ -179,7 +186,7 @@ class PhaseBudget:
         pools of other streams, each bound is the highest over all moments.
         """
         uncertainty = self.uncertainty
-        highest_without_loss, highest_unshared, whole_logits, unshared, engine = step
+        highest_without_loss, highest_unshared, _, inputs, whole_logits, unshared, engine = step
         total, in_stream, parts, _ = highest_moment
         if engine:
             parts[ENGINE] = engine
@@ -191,9 +198,7 @@ class PhaseBudget:
         for moment in moments:
             size, in_other_streams, moment_parts, _ = moment
             if sharded:
-                left_bytes = (
-                    size - moment_parts.get(GRADIENTS, 0.0) - (in_other_streams if uncertainty.streams_pass else 0.0)
-                )
+                left_bytes = self._count_leaving(moment)
                 if left_bytes > leaving:
                     leaving = left_bytes
             if moment is highest_moment:
@@ -216,6 +221,12 @@ class PhaseBudget:
         spare_low, spare, spare_high = gaps.estimate_step(highest_without_loss, highest_unshared, top, top_with_factor)
         alone_low, alone, alone_high = gaps.apart
         kept, kept_high = unshared * alone, unshared * alone_high
+        if inputs < math.inf:
+            recomputed_low, recomputed, recomputed_high = self._estimate_recomputed_spare(step, moments, top, reserved)
+            spare_low = max(spare_low, recomputed_low)
+            kept, spare = max(spare + kept, recomputed) - max(spare, recomputed), max(spare, recomputed)
+            kept_high = max(spare_high + kept_high, recomputed_high) - max(spare_high, recomputed_high)
+            spare_high = max(spare_high, recomputed_high)
         if self.lengths is not None:
             loss = parts.get(LOGITS, 0.0)
             passing_rest = temporary - (in_stream if uncertainty.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0)
@@ -250,6 +261,45 @@ class PhaseBudget:
             (kept, kept_high),
             pools,
         )
+
+    def _estimate_recomputed_spare(self, step: Step, moments: list[Sized], top: float, reserved: float) -> Range:
+        """Return the bytes beyond `top` that the step would reserve if every layer were recomputed from its input.
+
+        Kept activations add blocks and take none away, so the step reserves at least as much. This decides where the
+        peak has few activations: at the last gradients and the update. `top` and `reserved`: the highest moment in the
+        pool of the main stream, expected and upper bound; the high result is relative to `reserved`, in expected bytes.
+        """
+        uncertainty, gaps, engine = self.uncertainty, self.uncertainty.gaps_if_recomputed, step.engine
+        _, lasts, flows, _ = uncertainty.held
+        recomputed_top = recomputed_reserved = leaving = 0.0
+        for moment in moments:
+            size, in_other_streams, parts, _ = moment
+            activations = parts.get(ACTIVATIONS, 0.0)
+            dropped = activations - step.inputs if activations > step.inputs else 0.0
+            size -= dropped
+            recomputed_top = max(recomputed_top, size - in_other_streams)
+            leaving = max(leaving, self._count_leaving(moment) - dropped)
+            largest = (size + engine + lasts + flows) * uncertainty.highest_factor
+            if largest - in_other_streams > recomputed_reserved:
+                _, lasting, flowing, _ = uncertainty.weigh_moment(parts)
+                lasting += lasts + engine - parts.get(ENGINE, 0.0)
+                high = uncertainty.compute_bounds(lasting, flowing + flows - dropped, uncertainty.paged)[1]
+                recomputed_reserved = max(recomputed_reserved, high - in_other_streams)
+        recomputed_top += engine
+        top_with_factor = max(recomputed_top, recomputed_reserved - uncertainty.held_high) / uncertainty.flow_factor
+        highest_unshared = step.highest_unshared + step.highest_recomputed - step.highest_without_loss + engine
+        low, expected, high = gaps.estimate_step(
+            step.highest_recomputed, highest_unshared, recomputed_top, top_with_factor
+        )
+        high += (recomputed_reserved - reserved) / uncertainty.flow_factor
+        if self.setup.ranks.parameter_shards > 1:
+            high = max(high, gaps.estimate_between_steps(leaving)[2])
+        return low + recomputed_top - top, expected + recomputed_top - top, high
+
+    def _count_leaving(self, moment: Sized) -> float:
+        """Return the bytes of a moment that a later step may find cached but unusable."""
+        size, in_other_streams, parts, _ = moment
+        return size - parts.get(GRADIENTS, 0.0) - (in_other_streams if self.uncertainty.streams_pass else 0.0)
 
     def _bound_gpu_budget(
         self,

@@ -65,6 +65,10 @@ if TYPE_CHECKING:
 RULE: Final = Rule("MEM001", "step-exceeds-gpu", "error", fix="safe", estimates=("gpu",))
 
 
+_MIN_SHARE: Final = 0.01
+"""Share of the peak below which a part gets no note. The gradients of adapters are usually smaller."""
+
+
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if the step does not fit, or is tight on stated hardware."""
     judgement = judge(run, "gpu", STEP_PHASES)
@@ -118,6 +122,19 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     )
 
 
+def _note_kept_inputs(judgement: Judgement) -> tuple[str, ...]:
+    """Return a note if bitsandbytes keeps the inputs of frozen matrices, which other weights would not need."""
+    from cfglint_train.memory.activations import compute_kept_inputs
+
+    size = compute_kept_inputs(judgement.budget.setup)
+    if size < judgement.budget.expected * _MIN_SHARE:
+        return ()
+    return (
+        f"bitsandbytes keeps the inputs of frozen matrices: {format_gib(size)}; 16-bit weights or "
+        "activation checkpointing avoid them",
+    )
+
+
 def _find_place(run: Run, judgement: Judgement) -> Place:
     """Return the place of the sharding settings if the largest component is sharded, else that of the batch."""
     if judgement.budget.largest.spread:
@@ -125,16 +142,17 @@ def _find_place(run: Run, judgement: Judgement) -> Place:
     return run.find_place("batch.micro", "sequence.length", "model.id")
 
 
-_MIN_SHARE: Final = 0.01
-"""Share of the peak below which gradients get no note; the gradients of adapters are usually smaller."""
-
-
 def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
     """Return the breakdown of the step, and notes on memory that a setting could free.
 
     One note is about the full gradients that FSDP keeps between micro batches.
     """
-    notes = (format_breakdown(judgement.budget), *_note_awake_engine(run, judgement), *_note_casts(judgement))
+    notes = (
+        format_breakdown(judgement.budget),
+        *_note_awake_engine(run, judgement),
+        *_note_casts(judgement),
+        *_note_kept_inputs(judgement),
+    )
     gradient_bytes = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
     if not judgement.budget.setup.sharding.defers_reduction or gradient_bytes < judgement.budget.expected * _MIN_SHARE:
         return notes
