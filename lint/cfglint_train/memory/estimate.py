@@ -12,7 +12,7 @@ from operator import itemgetter
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import host, reserve, rollout
-from cfglint_train.memory.budget import Estimate, Phase
+from cfglint_train.memory.budget import Budget, Estimate, Phase
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
@@ -283,20 +283,29 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
     if uncertainty.ahead:
-        parts, event = (
-            {**parts, FROZEN: setup.frozen_bytes + uncertainty.ahead},
-            "16-bit weights before they are quantized",
-        )
+        parts, event = {**parts, FROZEN: setup.frozen_bytes}, "16-bit weights before they are quantized"
     fields = LOAD_FIELDS if uncertainty.whole or uncertainty.ahead else NO_FIELDS
     budget = budgets.build_gpu_budget("load", parts, fields, steady=False, fragments=False)
-    if uncertainty.ahead:  # how far the threads read ahead depends on the disk
-        low, high, reserved, least = budget.spans
-        budget = budget._replace(
-            low=int(budget.low - uncertainty.ahead), spans=(low - uncertainty.ahead, high, reserved, least)
-        )
+    if uncertainty.ahead:
+        budget = _add_read_ahead(budget, uncertainty.ahead)
     on_host = host.compute_loading(setup, budgets.plan)
     return Phase(
         "load", event, budget, None if on_host is None else budgets.build_host_budget("load", on_host, LOAD_FIELDS)
+    )
+
+
+def _add_read_ahead(budget: Budget, ahead: float) -> Budget:
+    """Return the budget of loading with the 16-bit weights that wait for the quantizer, `ahead` bytes at most.
+
+    transformers 5.0 to 5.3 submit every tensor to their threads at once (core_model_loading.py): the threads bound
+    only the copies in progress, not the tensors that wait. All may wait, but no more than that, so that the upper
+    bound has no margin on them; if the disk is slower than the quantizer, almost none do. Expect all: of Qwen2.5-7B,
+    13.47 of 15.23 GB were reserved (huggingface/transformers#44576).
+    """
+    sizes = tuple((part, size + int(ahead) if part == FROZEN else size) for part, size in budget.sizes)
+    low, high, reserved, least = budget.spans
+    return budget._replace(
+        sizes=sizes, high=budget.high + int(ahead), spans=(low, high + ahead, reserved + ahead, least)
     )
 
 
