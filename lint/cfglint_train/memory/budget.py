@@ -137,6 +137,11 @@ class Estimate(Frozen):
         candidates = [phase for phase in self.phases if getattr(phase, place) is not None]
         return max(candidates, key=lambda phase: getattr(phase, place).expected, default=None)
 
+    def drop_gpu(self, name: str) -> Estimate:
+        """Return the estimate without the GPU budget of a phase."""
+        phases = (phase._replace(gpu=None) if phase.name == name else phase for phase in self.phases)
+        return self._replace(phases=tuple([phase for phase in phases if phase.gpu or phase.host or phase.disk]))
+
     def find_phase(self, name: str) -> Phase | None:
         """Return the first phase named `name`, or None."""
         return next((phase for phase in self.phases if phase.name == name), None)

@@ -426,12 +426,20 @@ def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the phase that loads a checkpoint on the host, beside offloaded states, or None if none is estimated."""
+    """Return the phase that loads a checkpoint on GPU and host, or None if none is estimated."""
     loaded = estimate_resume(budgets.setup, budgets.plan)
     if loaded is None:
         return None
-    parts = {**host.compute_offloaded(budgets.setup), **loaded.host}
-    return Phase("resume", loaded.event, None, budgets.build_host_budget("resume", parts, RESUME_FIELDS))
+    on_gpu = None
+    if loaded.gpu is not None and budgets.setup.optimizer.state is not None:
+        # Under stage 3, DeepSpeed allocates its gradient buffers with the engine, otherwise in the first backward pass.
+        buffers = budgets.job.base if budgets.setup.ranks.zero_stage == 3 else {}
+        on_gpu = budgets.build_gpu_budget("resume", {**buffers, **loaded.gpu}, RESUME_FIELDS, fragments=False)
+    on_host = None
+    if loaded.host:
+        parts = {**host.compute_offloaded(budgets.setup), **loaded.host}
+        on_host = budgets.build_host_budget("resume", parts, RESUME_FIELDS)
+    return Phase("resume", loaded.event, on_gpu, on_host)
 
 
 def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:
