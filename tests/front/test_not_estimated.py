@@ -110,6 +110,20 @@ def test_a_plan_names_what_it_lacks(tmp_path):
     assert line.endswith(" are not known; add what is missing to the plan")
 
 
+def test_an_unknown_length_leaves_the_save_on_host_and_disk(here):
+    text = run_cfglint("estimate", "length.yaml", cwd=here).out
+    assert "\n  one host\n    save " in text
+    assert "\n  disk\n    save " in text
+    (run,) = json.loads(run_cfglint("estimate", "--format", "json", "length.yaml", cwd=here).out)["runs"]
+    (save,) = (phase for phase in run["phases"] if phase["name"] == "save")
+    assert save["host"]["expected"] > 0
+    assert save["disk"]["expected"] > 0
+    assert run["missing"] == ["sequence.length"]
+    page = run_cfglint("estimate", "--format", "html", "length.yaml", cwd=here).out
+    assert "<h4>One host</h4>" in page
+    assert "<h4>Disk</h4>" in page
+
+
 JOB = "resources: {accelerators: 'H100:2'}\nrun: |\n  axolotl train good.yaml\n"
 MAKEFILE = "train:\n\taxolotl train good.yaml\n"
 CALL = """import subprocess

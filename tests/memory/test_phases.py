@@ -299,6 +299,18 @@ def test_a_quantised_model_may_wait_whole_on_every_gpu() -> None:
     assert sum_frozen(model__init_device="cuda", parallel__strategy="fsdp1") == weights
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_fsdp_without_a_wrapping_policy_gathers_the_whole_model(version: int) -> None:
+    job = make_plan(
+        method__tuning="full", parallel__strategy=f"fsdp{version}", launch__nodes=1, launch__gpus_per_node=8,
+        parallel__wrapping="root",
+    )  # fmt: skip
+    whole = get_gpu(estimate(job, LLAMA_8B), "forward")
+    blocks = get_gpu(estimate(job.replace({"parallel.wrapping": "block"}), LLAMA_8B), "forward")
+    assert sum_parts(whole, "gathered parameters") == pytest.approx(2 * LLAMA_8B.parameters, rel=0.001)
+    assert sum_parts(blocks, "gathered parameters") < 0.5 * LLAMA_8B.parameters * 2
+
+
 def test_the_whole_model_stays_in_the_cache_where_fsdp2_sharded_it() -> None:
     job = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), precision__adapter="bf16",
