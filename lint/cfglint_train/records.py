@@ -254,7 +254,7 @@ class RunFit:
     path: str
     framework: str
     phase: str | None
-    """The phase with the highest GPU peak; None if the run is not estimated."""
+    """The phase with the highest GPU peak; None if no training step was estimated."""
     expected: int | None
     low: int | None
     high: int | None
@@ -270,4 +270,6 @@ class RunFit:
     """Effect of offloading the optimizer to a host of unknown capacity, if no smaller change is enough."""
     largest: int | None
     """Largest value of the requested size that fits; 0 if not even 1 fits."""
+    not_checked: NotChecked | None
+    """Reason why no training step was estimated, or None if one was."""
     assumptions: tuple[str, ...]

@@ -439,6 +439,31 @@ def test_axolotl_accepts_what_is_written():
     assert not rejected
 
 
+@pytest.mark.parametrize(
+    ("adapter", "release", "kind", "doubled"),
+    [
+        ("lora", "0.5.2", "fp4", False),
+        ("lora", "0.12.2", "fp4", False),
+        ("lora", "0.13.1", "none", False),
+        ("qlora", "0.12.2", "nf4", True),
+        ("qlora", "0.13.1", "nf4", True),
+    ],
+)
+def test_only_qlora_is_quantised_as_in_its_paper(adapter, release, kind, doubled):
+    main = parse_config({**MINIMAL, "adapter": adapter, "load_in_4bit": True}, axolotl=release)
+    method = build_job_plan(main).method
+    assert (method.quantization, method.double_quantization) == (kind, doubled)
+
+
+@pytest.mark.parametrize("accelerate", ["1.12.0", "1.13.0", "1.14.0"])
+def test_no_accelerate_casts_what_axolotl_shards_with_fsdp2(accelerate):
+    """Axolotl replaces accelerate's function (monkeypatch/accelerate/fsdp2.py)."""
+    fsdp = {"fsdp_version": 2, "fsdp_config": {"reshard_after_forward": True}, "bf16": True}
+    main = parse_config({**MINIMAL, **fsdp}, axolotl="0.13.1", accelerate=accelerate)
+    plan = build_job_plan(main, gpus=2)
+    assert (plan.parallel.strategy, plan.precision.params) == ("fsdp2", "bf16")
+
+
 @pytest.mark.parametrize(("release", "kept"), [("0.42.0", True), ("0.45.0", None)])
 def test_old_bitsandbytes_keeps_inputs(release, kept):
     main = parse_config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.5.0", bitsandbytes=release)

@@ -168,6 +168,19 @@ def test_a_quantised_model_is_whole_before_zero_3_shards_it(tmp_path: Path) -> N
     assert build_run(tmp_path, f"{RECIPE}{keys}load_in_4bit: true\n", "1.16.0").plan.precision.loaded == "nf4"
 
 
+@pytest.mark.parametrize(
+    ("accelerate", "version", "params"),
+    [("1.12.0", 2, "fp32"), ("1.13.0", 2, "bf16"), ("1.14.0", 2, "fp32"), ("1.13.0", 1, "fp32")],
+)
+def test_accelerate_1_13_drops_the_cast_of_trained_weights_under_fsdp2(
+    tmp_path: Path, accelerate: str, version: int, params: str
+) -> None:
+    keys = f"packing: true\ndtype: bfloat16\nfsdp: full_shard auto_wrap\nfsdp_config: {{version: {version}}}\n"
+    (tmp_path / "recipe.yaml").write_text(RECIPE + keys)
+    (run,) = list_runs(tmp_path, trl="1.9.0", accelerate=accelerate)
+    assert (run.plan.parallel.strategy, run.plan.precision.params) == (f"fsdp{version}", params)
+
+
 LAUNCHED = """\
 import argparse
 from trl import SFTConfig, SFTTrainer

@@ -52,3 +52,53 @@ def test_fsdp(version: int, kind: str, expected: float | None) -> None:
     )  # fmt: skip
     size = estimate_host(fields)
     assert size == (None if expected is None else pytest.approx(expected * SIZE, rel=0.001))
+
+
+LASTING = {"parameters", "master weights", "optimizer state", "workspaces", "GPU context", "allocator reserve"}
+
+
+def list_gpu_parts(fields: Any) -> dict[str, int]:
+    """Return the parts of resuming on a GPU beside those that are there between steps."""
+    resume = estimate(fields, LLAMA_8B).find_phase("resume")
+    assert resume is not None
+    assert resume.gpu is not None
+    return {part.name: size for part, size in resume.gpu.sizes if size and part.name not in LASTING}
+
+
+@pytest.mark.parametrize(("stage", "ranks"), [(1, 4), (2, 4), (3, 4)])
+def test_deepspeed_holds_the_new_states_beside_those_of_the_engine(stage: int, ranks: int) -> None:
+    fields = make_zero(stage, ranks, checkpoint__load_path="/run")
+    parts = list_gpu_parts(fields)
+    assert parts.pop("restored optimizer state") == pytest.approx(8 * SIZE / ranks, rel=0.001)
+    assert set(parts) == ({"gradients", "gradient buckets"} if stage == 3 else set())
+    offloaded = make_zero(stage, ranks, checkpoint__load_path="/run", parallel__offload_optimizer="cpu")
+    assert "restored optimizer state" not in list_gpu_parts(offloaded)
+
+
+ROOT = 2 * 128256 * 4096 + 4096
+UNIT = (SIZE - ROOT) / 32
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "expected"),
+    [
+        (1, "full", {"gathered parameters": 2 * (ROOT + UNIT)}),
+        (1, "sharded", {"gathered parameters": 4 * (ROOT + UNIT)}),
+        (2, "sharded", {"gradients": 2 * SIZE / 8}),
+        (2, "full", {"gradients": 2 * SIZE / 8}),
+    ],
+)
+def test_fsdp_on_a_gpu(version: int, kind: str, expected: dict[str, float]) -> None:
+    fields = make_plan(
+        checkpoint__load_path="/run", parallel__strategy=f"fsdp{version}", launch__nodes=1, launch__gpus_per_node=8,
+        checkpoint__state_dict=kind, checkpoint__strategy="no",
+    )  # fmt: skip
+    assert list_gpu_parts(fields) == {name: pytest.approx(size, rel=0.001) for name, size in expected.items()}
+
+
+def test_loaded_states_become_those_of_a_replicated_optimizer() -> None:
+    fields = make_plan(
+        checkpoint__load_path="/run", parallel__strategy="ddp", launch__nodes=1, launch__gpus_per_node=8,
+        optimizer__state_bits=32,
+    )  # fmt: skip
+    assert list_gpu_parts(fields) == {}

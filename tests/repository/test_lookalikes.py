@@ -100,13 +100,7 @@ def test_a_script_that_starts_a_framework_names_the_file(tmp_path):
     )
     assert missing_line in run_cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines()
     (tmp_path / "jobs" / "missing.yaml").write_text(AXOLOTL)
-    started_line = (
-        "run.sh: not recognised as a training configuration (it starts axolotl with `../a.yaml`, which is checked)"
-    )
-    assert run_cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines() == [
-        started_line,
-        "No findings in 2 files.",
-    ]
+    assert run_cfglint("--isolated", "run.sh", cwd=tmp_path).out == "No findings in 2 files.\n"
 
 
 def test_files_in_a_folder_are_counted_and_never_a_finding(tmp_path):

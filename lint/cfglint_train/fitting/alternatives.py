@@ -50,7 +50,7 @@ class Alternatives(Frozen):
 
     run: Run
     judgement: Judgement | None
-    """Verdict on the GPUs; None if the run is not estimated."""
+    """Verdict on the GPUs; None if no training step was estimated."""
     host_and_disk: tuple[Judgement, ...] = ()
     """Verdicts on the host and the disk, if their size is stated."""
     alternatives: tuple[Alternative, ...] = ()
@@ -87,7 +87,7 @@ def list_alternatives(
     "throughput" the least slowdown, "smallest-edit" the fewest settings, "memory" the safe change with the lowest peak.
     `maximized`: the size for which to find the largest value that fits.
     """
-    judgement = judge(run, "gpu", None)
+    judgement = judge(run, "gpu", None) if run.estimate.has_step else None
     if judgement is None:
         return Alternatives(run, None)
     solution = _find_leanest(run, judgement, keep) if goal == "memory" else find_smallest_for(run, None, keep, goal)

@@ -12,10 +12,7 @@ PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
 
 def list_phases(run: Run) -> tuple[str, ...]:
     """Return the names of a run's phases, without `resume` unless the settings require resuming."""
-    checkpoint = run.plan.checkpoint
-    latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
-    resumes = latest or checkpoint.load_path is not None
-    return tuple(phase.name for phase in run.estimate.phases if phase.name != "resume" or resumes)
+    return tuple(phase.name for phase in run.estimate.phases if phase.name != "resume" or run.resumes)
 
 
 def judge_place(run: Run, place: Resource) -> Judgement | None:

@@ -14,7 +14,14 @@ from cfglint_train.front import starter
 from cfglint_train.front.commands import estimation
 from cfglint_train.front.commands.options import build_options
 from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
-from cfglint_train.front.commands.output import format_troubles, format_verbose, print_remarks, sanitize, write_report
+from cfglint_train.front.commands.output import (
+    format_troubles,
+    format_verbose,
+    print_remarks,
+    report_gaps,
+    sanitize,
+    write_report,
+)
 from cfglint_train.hardware import gpus
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.remedies import attach_edits
@@ -75,7 +82,7 @@ def answer_question(options: Any, axes: Sequence[Any]) -> int:
     write_report(report, options)
     if options.write:
         print_remarks(save_config(question.path, text, result))
-    return CLEAN
+    return CLEAN if report_gaps(runs) else TROUBLE
 
 
 def build_question(options: Any, lint_options: Options) -> Question:

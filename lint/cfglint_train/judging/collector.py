@@ -36,6 +36,8 @@ class Ledger:
         self._jobs_by_companion: dict[str, set[Job]] = {}
         """Path of a companion -> the jobs whose runs read it."""
         self.troubles: list[Trouble] = []
+        self.unread_runs: list[Trouble] = []
+        """Runs that were found but could not be read."""
         self.unread_paths: set[str] = set()
         """Files that were not read completely before the CPU time of the call was used up."""
         self.incomplete_repositories: set[tuple[str, str]] = set()
@@ -128,6 +130,7 @@ class Ledger:
         for path, jobs in other._jobs_by_companion.items():
             self._jobs_by_companion.setdefault(path, set()).update(jobs)
         self.troubles += other.troubles
+        self.unread_runs += other.unread_runs
         self.unread_paths |= other.unread_paths
         self.incomplete_repositories |= other.incomplete_repositories
         self.skipped += other.skipped

@@ -206,6 +206,7 @@ class LintRun:
             skipped=tuple(dict.fromkeys((*ledger.skipped, *self.workspace.documents.skipped))),
             runs=tuple(self.runs),
             run_count=ledger.run_count,
+            unread_runs=tuple(ledger.unread_runs),
             secrets=frozenset(ledger.secrets),
             digests=tuple(digest for _, digest in ledger.digests),
         )

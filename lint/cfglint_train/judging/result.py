@@ -77,6 +77,8 @@ class Result(Frozen):
     """Number of training runs, including those assembled in other processes."""
     file_count: int = 0
     """Number of input files, including files that are not configs."""
+    unread_runs: tuple[Trouble, ...] = ()
+    """Runs that were found, for example in a launch script, but could not be read."""
     accepted: BaselineComparison | None = None
     """Comparison with the baseline, or None if there is no baseline."""
 

@@ -34,6 +34,8 @@ def report_unread(documents: Documents, selection: Selection, ledger: Ledger) ->
             documents.ignore(unread_file.path, f"{unread_file.message} ({rule.code} is ignored here)")
             continue
         trouble = Trouble(unread_file.path, unread_file.message, unread_file.position)
+        if unread_file.cause == "run" and not unread_file.is_part:
+            ledger.unread_runs.append(trouble)
         remedy = _REMEDIES.get(unread_file.cause)
         if remedy is None:
             ledger.troubles.append(trouble)

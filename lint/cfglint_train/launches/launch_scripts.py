@@ -9,9 +9,11 @@ from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
 from cfglint_train.foundation.expressions import compile_on_use
+from cfglint_train.foundation.regular_files import MAX_BYTES
 from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks import registry
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.repository import files
@@ -559,8 +561,23 @@ class LaunchScripts:
         from cfglint_train.launches.started_files import list_started_files
 
         index = self.repositories.get_index(path)
-        for document in self._read_scripts((path,), path):
+        for document in self._read_scripts((path,), path) if files.is_shell_script(path) else self._read_commands(path):
             yield from list_started_files(document, self.sources, index, self.read_script)
+
+    def _read_commands(self, path: str) -> Iterator[ShellDocument]:
+        """Yield the commands of a Python program, a recipe or a YAML job, as shell scripts."""
+        from cfglint_train.launches.examples import extract_scripts
+
+        try:
+            source = self.sources.read(path)
+        except (OSError, ValueError):
+            return
+        if not registry.can_launch(source) or len(source) > MAX_BYTES:
+            return
+        for text in extract_scripts(path, source.decode("utf-8", "replace"), self.repositories.get_index(path)):
+            document = self._parse_example(path, text.encode(), path)
+            if document is not None:
+                yield document
 
     def read_program(self, path: str) -> Document | None:
         """Return the parsed Python program at `path`, or None if it cannot be read or parsed."""

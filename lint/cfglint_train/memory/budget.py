@@ -127,10 +127,20 @@ class Estimate(Frozen):
         budgets = [budget for phase in self.phases for budget in (phase.gpu, phase.host, phase.disk)]
         return frozenset(self.read).union(*(budget.extra_fields for budget in budgets if budget is not None))
 
+    @property
+    def has_step(self) -> bool:
+        """True if a training step was estimated, not only phases before or after it."""
+        return self.find_phase("backward") is not None
+
     def find_peak(self, place: Resource) -> Phase | None:
         """Return the phase with the highest expected peak at a place, or None if no phase has a budget there."""
         candidates = [phase for phase in self.phases if getattr(phase, place) is not None]
         return max(candidates, key=lambda phase: getattr(phase, place).expected, default=None)
+
+    def drop_gpu(self, name: str) -> Estimate:
+        """Return the estimate without the GPU budget of a phase."""
+        phases = (phase._replace(gpu=None) if phase.name == name else phase for phase in self.phases)
+        return self._replace(phases=tuple([phase for phase in phases if phase.gpu or phase.host or phase.disk]))
 
     def find_phase(self, name: str) -> Phase | None:
         """Return the first phase named `name`, or None."""

@@ -21,6 +21,7 @@ UNSHARDED: Final = Component("unsharded parameters", "state", evidence=("derived
 GRADIENTS: Final = Component("gradients", "gradient", state=True, spread=True)
 BUCKETS: Final = Component("gradient buckets", "transient", evidence=("derived-deepspeed-states",), passes=True)
 GATHERED: Final = Component("gathered parameters", "transient", evidence=("traced",), passes=True)
+RESTORED: Final = Component("restored optimizer state", "transient", "beside the state that it replaces", spread=True)
 UPDATE: Final = Component("optimizer step transients", "transient", evidence=("traced",), passes=True)
 ENGINE: Final = Component("rollout engine", "engine", evidence=())
 

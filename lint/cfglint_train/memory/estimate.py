@@ -13,7 +13,7 @@ from operator import itemgetter
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import host, reserve, rollout
-from cfglint_train.memory.budget import Estimate, Phase
+from cfglint_train.memory.budget import Budget, Estimate, Phase
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
@@ -285,20 +285,29 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
         if sum(flat.values()) > sum(parts.values()):
             parts, event = flat, "DeepSpeed flattens the weights"
     if uncertainty.ahead:
-        parts, event = (
-            {**parts, FROZEN: setup.frozen_bytes + uncertainty.ahead},
-            "16-bit weights before they are quantized",
-        )
+        parts, event = {**parts, FROZEN: setup.frozen_bytes}, "16-bit weights before they are quantized"
     fields = LOAD_FIELDS if uncertainty.whole or uncertainty.ahead else NO_FIELDS
     budget = budgets.build_gpu_budget("load", parts, fields, steady=False, fragments=False)
-    if uncertainty.ahead:  # how far the threads read ahead depends on the disk
-        low, high, reserved, least = budget.spans
-        budget = budget._replace(
-            low=int(budget.low - uncertainty.ahead), spans=(low - uncertainty.ahead, high, reserved, least)
-        )
+    if uncertainty.ahead:
+        budget = _add_read_ahead(budget, uncertainty.ahead)
     on_host = host.compute_loading(setup, budgets.plan)
     return Phase(
         "load", event, budget, None if on_host is None else budgets.build_host_budget("load", on_host, LOAD_FIELDS)
+    )
+
+
+def _add_read_ahead(budget: Budget, ahead: float) -> Budget:
+    """Return the budget of loading with the 16-bit weights that wait for the quantizer, `ahead` bytes at most.
+
+    transformers 5.0 to 5.3 submit every tensor to their threads at once (core_model_loading.py): the threads bound
+    only the copies in progress, not the tensors that wait. All may wait, but no more than that, so that the upper
+    bound has no margin on them; if the disk is slower than the quantizer, almost none do. Expect all: of Qwen2.5-7B,
+    13.47 of 15.23 GB were reserved (huggingface/transformers#44576).
+    """
+    sizes = tuple((part, size + int(ahead) if part == FROZEN else size) for part, size in budget.sizes)
+    low, high, reserved, least = budget.spans
+    return budget._replace(
+        sizes=sizes, high=budget.high + int(ahead), spans=(low, high + ahead, reserved + ahead, least)
     )
 
 
@@ -429,12 +438,20 @@ def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the phase that loads a checkpoint on the host, beside offloaded states, or None if none is estimated."""
+    """Return the phase that loads a checkpoint on GPU and host, or None if none is estimated."""
     loaded = estimate_resume(budgets.setup, budgets.plan)
     if loaded is None:
         return None
-    parts = {**host.compute_offloaded(budgets.setup), **loaded.host}
-    return Phase("resume", loaded.event, None, budgets.build_host_budget("resume", parts, RESUME_FIELDS))
+    on_gpu = None
+    if loaded.gpu is not None and budgets.setup.optimizer.state is not None:
+        # Under stage 3, DeepSpeed allocates its gradient buffers with the engine, otherwise in the first backward pass.
+        buffers = budgets.job.base if budgets.setup.ranks.zero_stage == 3 else {}
+        on_gpu = budgets.build_gpu_budget("resume", {**buffers, **loaded.gpu}, RESUME_FIELDS, fragments=False)
+    on_host = None
+    if loaded.host:
+        parts = {**host.compute_offloaded(budgets.setup), **loaded.host}
+        on_host = budgets.build_host_budget("resume", parts, RESUME_FIELDS)
+    return Phase("resume", loaded.event, on_gpu, on_host)
 
 
 def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:

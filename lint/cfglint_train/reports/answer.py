@@ -10,8 +10,11 @@ from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS, Phase
+from cfglint_train.memory.plan_reader import MODEL
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
-from cfglint_train.reports.escape import escape_text
+from cfglint_train.records import NotChecked
+from cfglint_train.reports.escape import escape_data, escape_text
 from cfglint_train.runs.run import Run
 
 if TYPE_CHECKING:
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from cfglint_train.whatif.plan_file import StatedPlan
 
 _RESOURCE_LABELS: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
-NO_JOB: Final = "the file does not describe a training run by itself"
-"""Reason why a companion file, which configures a library that a run uses, is not estimated."""
 _LENGTH_STEP: Final = 100
 """Sequence lengths are rounded up to a multiple of this many tokens."""
 
@@ -132,9 +133,10 @@ def format_answer(
     fits (`hardware_need`). `sizes`: if the run fits, the answer also states the largest micro batch and sequence
     length.
     """
-    reason, worst = _explain_no_estimate(run), _find_worst(run)
-    if reason or worst is None:
-        return f"not estimated: {escape_text(reason or NO_JOB)}"
+    worst = _find_worst(run)
+    if worst is None:
+        gap = find_gap(run)
+        return f"not estimated: {escape_text(gap.message if gap is not None else 'no memory of a GPU is known')}"
     phase = "" if worst.verdict == "fits" else f" in {worst.phase.title}"
     from cfglint_train.hardware.catalogue import ASSUMPTION
 
@@ -157,19 +159,46 @@ def format_answer(
     return escape_text("; ".join(parts))
 
 
-def _explain_no_estimate(run: Run | StatedPlan) -> str:
-    """Return the reason why no training step was estimated, or an empty string. The remedy is in the details."""
+def find_gap(run: Run | StatedPlan) -> NotChecked | None:
+    """Return the reason why no training step was estimated, with its place and the remedy; None if one was."""
+    if run.estimate.has_step:
+        return None
     if not isinstance(run, Run):
-        return ""
+        missing = list(describe_missing(run))
+        *others, last = missing or ["a training step"]
+        names = f"{', '.join(others)} and {last}" if others else last
+        message = f"{names} {'are' if others else 'is'} not known"
+        return NotChecked(escape_data(run.path), 1, escape_data(message), "add what is missing to the plan")
     from cfglint_train.runs.not_estimated import explain_not_estimated
 
-    not_estimated = explain_not_estimated(run)
-    return "" if not_estimated is None else not_estimated.reason
+    problem = explain_not_estimated(run)
+    if problem is None:  # a companion file, which configures a library that a run uses
+        message = "the file does not describe a training run by itself"
+        remedy = "name the configuration or the launch script that uses it"
+        return NotChecked(escape_data(run.main.document.path), 1, message, remedy)
+    document = problem.place.document
+    line = document.locate(problem.place.span.start).line
+    return NotChecked(escape_data(document.path), line, escape_data(problem.reason), escape_data(problem.remedy))
+
+
+def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
+    """Yield a description of each missing fact that keeps a phase from being estimated."""
+    from cfglint_train.runs.not_estimated import describe_field
+
+    for field in run.estimate.missing:
+        if field != MODEL:
+            key, words = run.spell_key(field), describe_field(get_field(field))
+            yield f"{words} ({key})" if words and (key != field or not isinstance(run, Run)) else words or key
+        elif run.architecture is not None:
+            kind = escape_text(run.architecture.model_type)
+            yield f"the activations of {escape_text(run.architecture.id)} (no complete formula for {kind} models)"
+        else:
+            yield f"the shape of {escape_text(str(run.plan.model.id))}" if run.plan.model.id else "the model"
 
 
 def _find_worst(run: Any) -> Judgement | None:
-    """Return the worst judgement among GPU, host and disk, or None if the GPU is not estimated."""
-    gpu = places.judge_place(run, "gpu")
+    """Return the worst judgement among GPU, host and disk, or None if no training step was estimated."""
+    gpu = places.judge_place(run, "gpu") if run.estimate.has_step else None
     if gpu is None:
         return None
     return max((gpu, *places.judge_host_and_disk(run)), key=lambda judgement: VERDICTS.index(judgement.verdict))

@@ -18,9 +18,8 @@ from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import Assumption
-from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
-from cfglint_train.records import Component, Model, NotChecked, RunEstimate
+from cfglint_train.records import Component, Model, RunEstimate
 from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
@@ -28,7 +27,7 @@ from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.assumptions import find_assumptions
 from cfglint_train.runs.assumptions import list_assumptions as assumptions_of
-from cfglint_train.runs.not_estimated import MIN_SIMILARITY, NotEstimated, describe_field, explain_not_estimated
+from cfglint_train.runs.not_estimated import MIN_SIMILARITY
 from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.plan_file import StatedPlan
 
@@ -243,10 +242,10 @@ def _render_notes(run: Run | StatedPlan) -> Iterator[str]:
         yield ""
         yield from notes
     if run.estimate.missing:
-        yield f"  not known: {', '.join(describe_missing(run))}"
-    not_estimated = explain_not_estimated(run) if isinstance(run, Run) else None
-    if not_estimated is not None:
-        yield f"  memory not checked: {escape_text(not_estimated.reason)}; {escape_text(not_estimated.remedy)}"
+        yield f"  not known: {', '.join(answer.describe_missing(run))}"
+    gap = answer.find_gap(run) if isinstance(run, Run) else None
+    if gap is not None:
+        yield f"  memory not checked: {gap.message}; {gap.help}"
 
 
 def list_not_counted(run: Run | StatedPlan) -> list[str]:
@@ -310,19 +309,6 @@ def _collect_sizes(run: Run) -> list[tuple[str, list[tuple[int, int, int] | None
     ]
 
 
-def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
-    """Yield a description of each missing fact that keeps a phase from being estimated."""
-    for field in run.estimate.missing:
-        if field != MODEL:
-            key, words = run.spell_key(field), describe_field(get_field(field))
-            yield f"{words} ({key})" if words and (key != field or isinstance(run, StatedPlan)) else words or key
-        elif run.architecture is not None:
-            kind = escape_text(run.architecture.model_type)
-            yield f"the activations of {escape_text(run.architecture.id)} (no complete formula for {kind} models)"
-        else:
-            yield f"the shape of {escape_text(str(run.plan.model.id))}" if run.plan.model.id else "the model"
-
-
 def build_document(runs: Sequence[Run | StatedPlan]) -> dict[str, Any]:
     """Return the estimates as plain values; sizes are in bytes."""
     return {"version": VERSION, "runs": [convert_record(build_estimate(run)) for run in runs]}
@@ -347,7 +333,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
         book=None if (booking := find_booking(run.estimate.phases)) is None else booking[0],
         missing=tuple(run.estimate.missing),
-        not_checked=_build_not_checked(explain_not_estimated(run) if isinstance(run, Run) else None),
+        not_checked=answer.find_gap(run),
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),
         assumed=tuple(sorted(list_assumed_facts(run))),
         not_counted=tuple(list_not_counted(run)),
@@ -359,17 +345,6 @@ def _list_corrections(run: Run | StatedPlan) -> Iterator[str]:
     """Yield the misspelled keys that count as the keys that they clearly stand for."""
     if isinstance(run, Run):
         yield from (f"{key.description}, as meant" for key in run.inputs.corrected_keys)
-
-
-def _build_not_checked(not_estimated: NotEstimated | None) -> NotChecked | None:
-    """Return the record of the missing setting that keeps a training step from being estimated, or None."""
-    if not_estimated is None:
-        return None
-    path, line = (
-        not_estimated.place.document.path,
-        not_estimated.place.document.locate(not_estimated.place.span.start).line,
-    )
-    return NotChecked(escape_data(path), line, escape_data(not_estimated.reason), escape_data(not_estimated.remedy))
 
 
 def _build_phase(run: Run | StatedPlan, phase: Phase) -> records.Phase:

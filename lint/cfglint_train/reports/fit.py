@@ -19,7 +19,6 @@ from cfglint_train.reports import answer, estimate
 from cfglint_train.reports.escape import escape_data
 from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
-from cfglint_train.runs.not_estimated import explain_not_estimated
 
 VERSION: Final = 1
 
@@ -43,9 +42,8 @@ def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[
 def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
     judgement, solution = alternatives.judgement, alternatives.solution
     if judgement is None:
-        not_estimated = explain_not_estimated(alternatives.run)
-        reason = f"{not_estimated.reason}; {not_estimated.remedy}" if not_estimated is not None else answer.NO_JOB
-        yield f"  memory not checked: {reason}"
+        gap = answer.find_gap(alternatives.run)
+        yield from () if gap is None else (f"  memory not checked: {gap.message}; {gap.help}",)
         return
     yield from map(_format_judgement, (judgement, *alternatives.host_and_disk))
     assumptions = estimate.list_assumptions(alternatives.run)
@@ -183,6 +181,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
         offload=None if alternatives.offload is None else escape_data(alternatives.offload),
         largest=alternatives.largest,
+        not_checked=answer.find_gap(alternatives.run),
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),
     )
 

@@ -296,7 +296,7 @@ _MAX_SKIPPED: Final = 5
 def describe_skipped(result: Result) -> Iterator[str]:
     """Yield the files that were named explicitly but are not configurations, and counts of other tools' files."""
     reported = {finding.path for finding in result.findings}
-    named_files = [file for file in result.skipped if file.named and file.path not in reported]
+    named_files = [file for file in result.skipped if file.named and file.path not in reported and not file.is_launch]
     for file in named_files[:_MAX_SKIPPED]:
         reason = f"it looks like {file.looks_like}, which is not supported" if file.looks_like else file.reason
         yield f"{escape_line_start(file.path)}: not recognised as a training configuration ({escape_text(reason)})"

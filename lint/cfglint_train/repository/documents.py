@@ -50,6 +50,8 @@ class UnreadFile(Frozen):
     help: str | None = None
     is_failure: bool = False
     """True if the launch fails for the same reason."""
+    is_part: bool = False
+    """True if the run is checked in part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class SkippedFile:
     """True if the user named the file itself, rather than a folder that contains it."""
     looks_like: str = ""
     """Unsupported tool that the file seems to belong to."""
+    is_launch: bool = False
+    """True if the user named a launch script, and the files that it starts are checked in its place."""
 
 
 class Documents:
@@ -151,7 +155,10 @@ class Documents:
         tool = tool or identify_tool(path, source)
         if tool and self._find_copy(path):
             tool = ""
-        self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
+        started = self.sources.started_files.get(path)
+        if started is not None:
+            reason, tool = f"it starts `{started}`, which is checked", ""
+        self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool, started is not None))
 
     def note_run(self, document: Document, span: Span | None, why: str, is_part: bool = False) -> None:
         """Record a run that cannot be read for the reason `why`, or skip the document in a copy of a framework.
@@ -166,7 +173,7 @@ class Documents:
         place = None if span is None else Place(document, span)
         position = START if place is None else document.locate(place.span.start)
         state = "run checked only in part" if is_part else "run not checked"
-        self.unread.append(UnreadFile(path, position, f"{state}: {why}", "run", place))
+        self.unread.append(UnreadFile(path, position, f"{state}: {why}", "run", place, is_part=is_part))
 
     def ignore(self, path: str, reason: str) -> None:
         """Record a file that is skipped, without looking for the tool it belongs to."""

@@ -87,6 +87,12 @@ def is_shell_script(path: str) -> bool:
     return SYNTAXES.get(os.path.splitext(path)[1]) == "shell" or (os.path.isfile(path) and is_plain_script(path))
 
 
+def may_launch(path: str) -> bool:
+    """Return whether a file may start other files, by its name or its first line: a script, a job or a recipe."""
+    syntax = "recipes" if os.path.basename(path) in RECIPES else SYNTAXES.get(os.path.splitext(path)[1].lower())
+    return syntax in ("python", "yaml", "recipes") or is_shell_script(path)
+
+
 def is_plain_script(path: str) -> bool:
     """Return whether a file without an extension is a shell script, by its first line (`#!/bin/bash`)."""
     name = os.path.basename(path)

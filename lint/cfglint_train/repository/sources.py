@@ -28,6 +28,8 @@ class Sources:
         self.disk = Texts()
         self.named_paths: set[str] = set()
         """Files that the user named; empty with `force_exclude`, which hooks pass with every changed file."""
+        self.started_files: dict[str, str] = {}
+        """First file that a named script starts, by the path of the script."""
         self.roots = Roots()
         self._ignored: dict[str, GitIgnore] = {}
 
@@ -35,6 +37,7 @@ class Sources:
         """Return a copy in which `texts` also override the disk."""
         copy = Sources({**self.texts, **texts})
         copy._names, copy.roots, copy.named_paths, copy.disk = self._names, self.roots, self.named_paths, self.disk
+        copy.started_files = self.started_files
         return copy
 
     def read(self, path: str) -> bytes:

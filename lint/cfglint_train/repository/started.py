@@ -15,11 +15,7 @@ _CONFIG_SUFFIX: Final = compile_on_use(r"\.(?:ya?ml|json)$")
 
 
 def describe_started(document: ShellDocument, sources: Sources) -> str:
-    """Describe the first configuration file that a script starts a framework with, or return an empty string.
-
-    Prefer a file that does not exist.
-    """
-    description = ""
+    """Describe the first nonexistent configuration file that a script starts a framework with, or return ""."""
     for invocation in document.invocations:
         framework = find_framework_of_program(invocation.program)
         words = () if framework is None else invocation.words
@@ -28,5 +24,4 @@ def describe_started(document: ShellDocument, sources: Sources) -> str:
             continue
         if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:
             return f"it starts {framework.title} with `{file}`, which was not found"
-        description = description or f"it starts {framework.title} with `{file}`, which is checked"
-    return description
+    return ""

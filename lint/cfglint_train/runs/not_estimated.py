@@ -75,7 +75,7 @@ def explain_not_estimated(run: Run) -> NotEstimated | None:
 
     Reasons that no setting can remove come first.
     """
-    if any(phase.name == "backward" for phase in run.estimate.phases) or not is_training_run(run):
+    if run.estimate.has_step or not is_training_run(run):
         return None
     unsupported = _find_unsupported(run)
     if unsupported is not None:

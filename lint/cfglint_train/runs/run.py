@@ -213,12 +213,21 @@ class Run:
         return self._estimate is not None
 
     @property
+    def resumes(self) -> bool:
+        """True if the files make the run load a checkpoint, rather than a framework look for one by default."""
+        checkpoint = self.plan.checkpoint
+        latest = checkpoint.resume_latest and self.is_stated("checkpoint.resume_latest")
+        return bool(latest) or checkpoint.load_path is not None
+
+    @property
     def estimate(self) -> Estimate:
-        """Peak memory of every phase."""
+        """Peak memory of every phase; that of resuming on the GPU only if the run `resumes`."""
         if self._estimate is None:
             from cfglint_train.memory.estimate import estimate
 
             self._estimate = estimate(self.plan, self.architecture, self.hardware, self.resolved_plan.unreadable_fields)
+            if not self.resumes:
+                self._estimate = self._estimate.drop_gpu("resume")
         return self._estimate
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> Run:

@@ -94,9 +94,12 @@ class Workspace:
         """Return the files that the arguments name, each once, including files that a named script starts."""
         arguments = list(paths)
         collected = self.sources.collect(arguments, self.settings_for, force_exclude)
-        started_files = [
-            file for path in arguments if files.is_shell_script(path) for file in self.scripts.list_started_files(path)
-        ]
+        started_files: list[str] = []
+        for path in filter(files.may_launch, arguments):
+            paths = list(self.scripts.list_started_files(path))
+            if paths:
+                self.sources.started_files[files.normalize_path(path)] = paths[0]
+                started_files += paths
         if started_files:
             collected = self.sources.collect(started_files, self.settings_for, force_exclude=True)
         for folder in self.sources.list_truncated_ignores():

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import SHARDED_REMEDY, list_phases, reads_full_state_dict
+from cfglint_rules.host.host_memory import list_phases, reads_full_state_dict, suggest_sharded
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.findings.verdicts import format_breakdown, format_size
@@ -68,6 +68,6 @@ def check(run: Run) -> Iterator[Report]:
         f"host memory not checked: {phase.title} needs {format_size(host)} on one host, but its capacity is not stated",
         run.find_place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
         help="set `host-memory` to the memory of one node"
-        + (f", or {SHARDED_REMEDY}" if reads_full_state_dict(run, phase.name) else ""),
+        + (f", or {suggest_sharded(run)}" if reads_full_state_dict(run, phase.name) else ""),
         notes=(format_breakdown(host),),
     )

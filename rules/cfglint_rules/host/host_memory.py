@@ -78,13 +78,7 @@ def list_phases(run: Run) -> tuple[str, ...]:
 
     Resuming counts only if it is requested. Otherwise the run is not expected to find an earlier checkpoint.
     """
-    checkpoint = run.plan.checkpoint
-    is_resuming_latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
-    return (
-        (*ALWAYS_REPORTED_PHASES, "resume")
-        if is_resuming_latest or checkpoint.load_path is not None
-        else ALWAYS_REPORTED_PHASES
-    )
+    return (*ALWAYS_REPORTED_PHASES, "resume") if run.resumes else ALWAYS_REPORTED_PHASES
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -133,8 +127,13 @@ def reads_full_state_dict(run: Run, phase: str) -> bool:
     return phase == "resume" and run.plan.parallel.strategy in FSDP and run.plan.checkpoint.state_dict == "full"
 
 
-SHARDED_REMEDY: Final = "save with SHARDED_STATE_DICT, which is read in parts"
-"""Remedy for a resume from a full state dict."""
+def suggest_sharded(run: Run) -> str:
+    """Return the remedy for a resume from a full state dict, with the key of a file of the run if one has it."""
+    field: Field = "checkpoint.state_dict"
+    owner = run.find_owner(field)
+    has_key = owner is not None and bool(owner[1].keys[field])
+    setting = f"`{run.spell_key(field)}: SHARDED_STATE_DICT`" if has_key else "SHARDED_STATE_DICT"
+    return f"save with {setting}, which is read in parts"
 
 
 def _find_remedy(judgement: Judgement) -> tuple[Fix | None, str]:
@@ -186,7 +185,7 @@ def _build_help(judgement: Judgement, fix: Fix | None) -> str:
     if fix is None and _is_loaded_by_every_rank(judgement):
         remedies.append(f"let one rank per node load the weights (`{run.spell_key('parallel.cpu_efficient_loading')}`)")
     if reads_full_state_dict(judgement.run, judgement.phase.name):
-        remedies.append(SHARDED_REMEDY)
+        remedies.append(suggest_sharded(run))
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
         remedies.append("load the weights directly onto the GPUs")
     if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):

@@ -194,7 +194,9 @@ def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
     raise CannotEdit("the other FSDP settings of the Trainer are not rewritten automatically")
 
 
-FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, _write_fsdp)
+FSDP_LENS: Final = Custom(
+    {**dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), "checkpoint.state_dict": ()}, _read_fsdp, _write_fsdp
+)
 """Lens of `fsdp` and `fsdp_config` in TrainingArguments."""
 
 

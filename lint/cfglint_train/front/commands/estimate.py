@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cfglint_train.front.commands.options import build_options, read_inputs
 from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
-from cfglint_train.front.commands.output import format_troubles, format_verbose, print_remarks, write_report
+from cfglint_train.front.commands.output import (
+    format_troubles,
+    format_verbose,
+    print_remarks,
+    report_gaps,
+    write_report,
+)
 from cfglint_train.front.commands.parser import (
     QUESTION_FLAGS,
     Parser,
@@ -53,8 +59,12 @@ def estimate(argv: list[str]) -> int:
     if question_flag is not None:
         parser.error(f"--{question_flag.replace('_', '-')} needs --model")
     if options.plan is not None:
-        write_report(estimation.estimate_plan(options.plan, options, axes, options.output_format), options)
-        return CLEAN
+        plan = estimation.read_plan(options.plan, options)
+        write_report(
+            estimation.render_report([plan], axes, options.output_format, style=estimation.choose_style(options)),
+            options,
+        )
+        return CLEAN if report_gaps([plan]) else TROUBLE
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
 
@@ -69,9 +79,5 @@ def estimate(argv: list[str]) -> int:
     write_report(
         estimation.render_report(runs, axes, options.output_format, result, estimation.choose_style(options)), options
     )
-    if not runs:
-        from cfglint_train.reports.text import describe_no_run, describe_skipped
-
-        print_remarks([*describe_skipped(result), describe_no_run(result)])
-    is_complete = runs and all(any(phase.gpu is not None for phase in run.estimate.phases) for run in runs)
-    return TROUBLE if result.troubles or not is_complete else CLEAN
+    is_complete = report_gaps(runs, result, options.paths)
+    return CLEAN if is_complete and not result.troubles else TROUBLE

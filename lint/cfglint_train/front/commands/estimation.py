@@ -13,6 +13,7 @@ from cfglint_train.reports.style import PLAIN, Style
 
 if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
+    from cfglint_train.whatif.plan_file import StatedPlan
 
 CLUSTER_FLAGS: Final = ("nodes", "gpus_per_node", "gpu", "gpu_memory", "host_memory", "disk")
 """Flags about the cluster, as argparse spells them."""
@@ -38,14 +39,13 @@ def parse_axes(words: Sequence[str]) -> list[Any]:
     return grid.parse_axes(words)
 
 
-def estimate_plan(path: str, options: Any, what_if_axes: Sequence[Any], output_format: str) -> Iterator[str]:
-    """Yield the report of a plan file; the cluster flags override its facts. Raise UsageError and OSError."""
+def read_plan(path: str, options: Any) -> StatedPlan:
+    """Return the plan in a file; the cluster flags override its facts. Raise UsageError and OSError."""
     from cfglint_train.models.user_config import load_user_config
     from cfglint_train.whatif import plan_file
 
     facts = {name.replace("_", "-"): value for name in CLUSTER_FLAGS if (value := getattr(options, name)) is not None}
-    plan = plan_file.read_plan_file(path, facts, *load_user_config(options.model_config, options.online))
-    return render_report([plan], what_if_axes, output_format, style=choose_style(options))
+    return plan_file.read_plan_file(path, facts, *load_user_config(options.model_config, options.online))
 
 
 def choose_style(options: Any) -> Style:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from cfglint_train.front.commands.options import build_options, read_inputs
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
-from cfglint_train.front.commands.output import format_troubles, format_verbose, print_remarks, write_report
+from cfglint_train.front.commands.output import (
+    format_troubles,
+    format_verbose,
+    print_remarks,
+    report_gaps,
+    write_report,
+)
 from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 _ABOUT = """\
@@ -48,7 +54,6 @@ def fit(argv: list[str]) -> int:
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.front.commands.estimation import choose_style
     from cfglint_train.reports import fit as report
-    from cfglint_train.reports.text import describe_no_run, describe_skipped
 
     if not options.paths:
         raise UsageError("fit needs a configuration")
@@ -79,9 +84,7 @@ def fit(argv: list[str]) -> int:
             if alternatives.solution is not None and (margins := report.describe_tight(alternatives.solution.outcomes))
         ]
         print_remarks(tight)
-    if not result.ladders:
-        print_remarks([*describe_skipped(result.raw), describe_no_run(result.raw)])
-    is_complete = result.ladders and all(alternatives.judgement is not None for alternatives in result.ladders)
+    is_complete = report_gaps([alternatives.run for alternatives in result.ladders], result.raw, options.paths)
     if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
     return FINDINGS if result.hopeless or tight or (result.needs_change and not is_change) else CLEAN

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
     from cfglint_train.reports.style import Style
+    from cfglint_train.runs.run import Run
     from cfglint_train.settings.settings import Settings
+    from cfglint_train.whatif.plan_file import StatedPlan
 
 
 def write_report(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:
@@ -85,6 +87,37 @@ def format_troubles(result: Result) -> Iterator[str]:
 
     redact = build_redaction(result.secrets)
     return (f"error: {text.format_trouble(trouble, redact)}" for trouble in result.troubles)
+
+
+def report_gaps(
+    runs: Sequence[Run | StatedPlan], result: Result | None = None, named_paths: Iterable[str] = ()
+) -> bool:
+    """Print on standard error which runs and named files were not estimated, each with its reason.
+
+    Return whether all were. A companion file is a gap only if it is among `named_paths`, or if nothing else is known.
+    """
+    from cfglint_train.reports import answer, text
+    from cfglint_train.runs.not_estimated import is_training_run
+    from cfglint_train.runs.run import Run
+
+    named = {os.path.abspath(path) for path in named_paths}
+    unread = [] if result is None else [item for item in result.unread_runs if os.path.abspath(item.path) in named]
+    gaps = [(item.path, item.message.removeprefix("run not checked: ")) for item in unread]
+    is_other_known = bool(gaps) or any(run.estimate.has_step for run in runs)
+    for run in runs:
+        path = run.main.document.path if isinstance(run, Run) else run.path
+        is_companion = isinstance(run, Run) and not is_training_run(run)
+        gap = answer.find_gap(run)
+        if gap is not None and not (is_companion and is_other_known and os.path.abspath(path) not in named):
+            gaps.append((path, f"{gap.message}; {gap.help}"))
+    lines = [f"error: {sanitize(path)}: not estimated: {sanitize(reason)}" for path, reason in gaps]
+    is_complete = bool(runs) and not gaps
+    if result is not None:
+        is_complete = is_complete and not any(file.named and not file.is_launch for file in result.skipped)
+        lines += text.describe_skipped(result)
+        lines += [] if runs or gaps else [text.describe_no_run(result)]
+    print_remarks(lines)
+    return is_complete
 
 
 def format_verbose(result: Result, options: Any) -> Iterator[str]:

@@ -80,6 +80,7 @@ def _render_run(run: RunSummary, name: str, grid: Grid | None, charts: Charts, i
         command = f"cfglint estimate --output-format html {escape_html(run.path)}"
         yield f'<p class="note">Other micro batches and lengths: <code>{command}</code></p>'
     for label, notes in (
+        ("Memory not checked", run.gaps),
         ("Assumed", run.assumptions),
         ("Not known", run.missing),
         ("Not counted", run.not_counted),

@@ -9,9 +9,8 @@ from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
 from cfglint_train.memory.explanation import explain
-from cfglint_train.reports.answer import choose_worse
+from cfglint_train.reports.answer import choose_worse, describe_missing, find_gap
 from cfglint_train.reports.estimate import (
-    describe_missing,
     find_booking,
     format_cluster_size,
     list_assumption_notes,
@@ -69,6 +68,8 @@ class RunSummary(Frozen):
     """Misspelled keys that the estimate ignores."""
     corrections: tuple[str, ...] = ()
     """Misspelled keys that count as meant."""
+    gaps: tuple[str, ...] = ()
+    """The reason why no training step was estimated, with the remedy; empty if one was."""
 
 
 def summarised(run: Run | StatedPlan) -> RunSummary:
@@ -78,11 +79,12 @@ def summarised(run: Run | StatedPlan) -> RunSummary:
         run.main.document.path if isinstance(run, Run) else run.path,
         tuple(_describe_run(run)),
         tuple(_summarize_resources(run)),
-        _choose_axes(run) if run.estimate.find_phase("backward") is not None else (),
+        _choose_axes(run) if run.estimate.has_step else (),
         tuple(list_assumption_notes(run)),
         tuple(describe_missing(run)),
         tuple(list_not_counted(run)),
         tuple(key.description for key in run.inputs.corrected_keys) if isinstance(run, Run) else (),
+        () if (gap := find_gap(run)) is None else (f"{gap.message}; {gap.help}",),
     )
 
 
