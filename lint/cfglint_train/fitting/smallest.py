@@ -295,7 +295,7 @@ def find_smallest_for(
     if solution is not None:
         return solution
     free = _require_free_moves(problem)
-    switches = [_drop_batches(free)] if goal == "default" and _is_length_assumed(run) else []
+    switches = [_drop_batches(free)] if goal == "default" and is_length_assumed(run) else []
     searches = [all_] if goal == "smallest-edit" else [*switches, free, all_]
     bounds: tuple[Bound, ...] = ("upper", "margin", "expected")
     for bound in bounds:
@@ -315,7 +315,7 @@ def find_smallest_for(
 _LENGTH: Final[Field] = "sequence.length"
 
 
-def _is_length_assumed(run: Run) -> bool:
+def is_length_assumed(run: Run) -> bool:
     """Return whether the length of the samples is only assumed. A fix without smaller batches is safe all the same."""
     return any(item.fact == _LENGTH for item in find_assumptions(run, {_LENGTH}))
 

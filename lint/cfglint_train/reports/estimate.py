@@ -12,7 +12,6 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
 from cfglint_train.memory.budget import Budget, Phase, compute_verdict
-from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.plan_reader import MODEL
@@ -200,16 +199,8 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
         yield f"    {_describe_booking(phases)}"
 
 
-def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
-    """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
-    residuals = table_of_evidence().residuals
-    budgets = (phase.gpu for phase in phases if phase.gpu is not None)
-    bookings = (comparable.compute_booking(item.setup, item.expected, item.high, residuals) for item in budgets)
-    return max(bookings, key=lambda pair: pair[0], default=None)
-
-
 def _describe_booking(phases: Sequence[Phase]) -> str:
-    booking = find_booking(phases)
+    booking = comparable.find_booking(phases)
     assert booking is not None
     size, margin = booking
     return (
@@ -336,7 +327,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         gpus_per_node=run.plan.launch.gpus_per_node,
         gpu=run.hardware.gpu,
         phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
-        book=None if (booking := find_booking(run.estimate.phases)) is None else booking[0],
+        book=None if (booking := comparable.find_booking(run.estimate.phases)) is None else booking[0],
         missing=tuple(run.estimate.missing),
         not_checked=_build_not_checked(explain_not_estimated(run) if isinstance(run, Run) else None),
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),
