@@ -213,6 +213,10 @@ class Rung:
     """True if loss, data and resuming stay the same."""
     chosen: bool
     """True if the change is part of the proposed solution."""
+    verdict: Verdict
+    """Verdict on that resource after the change."""
+    loss: str
+    """Reason why a change that is faster than the solution and expected to fit was not chosen, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +273,9 @@ class RunFit:
     offload: str | None
     """Effect of offloading the optimizer to a host of unknown capacity, if no smaller change is enough."""
     largest: int | None
-    """Largest value of the requested size that fits; 0 if not even 1 fits."""
+    """Largest value of the requested size whose upper bound fits; 0 if not even that of 1 fits."""
+    largest_expected: int | None
+    """Largest value that is expected to fit; it is tight if it is above `largest`."""
     not_checked: NotChecked | None
     """Reason why no training step was estimated, or None if one was."""
     assumptions: tuple[str, ...]

@@ -16,12 +16,21 @@ from cfglint_train.foundation.typed import Any
 class Vocabulary(KeyFactSource):
     """The keys of a framework at every release that its schema file covers."""
 
-    __slots__ = ("_answers", "_facts_by_place", "_mappings", "_names", "_names_by_needs", "_places_by_route")
+    __slots__ = (
+        "_answers",
+        "_facts_by_place",
+        "_key_names",
+        "_mappings",
+        "_names",
+        "_names_by_needs",
+        "_places_by_route",
+    )
 
     def __init__(self, framework: str, text: str) -> None:
         """Index a schema file and create empty caches."""
         super().__init__(framework, text)
         self._mappings: dict[tuple[Any, ...], list[Route]] = {}
+        self._key_names: dict[str, frozenset[str]] = {}
         self._facts_by_place: dict[tuple[Any, ...], dict[str | int, KeyFact | None]] = {}
         self._names: dict[tuple[Any, ...], tuple[list[str], list[tuple[str, str]]]] = {}
         """Names that are accepted regardless of the configuration, and the keys that need other keys."""
@@ -121,6 +130,13 @@ class Vocabulary(KeyFactSource):
     def iterate_keys(self, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
         """Yield every key that a release accepts, including nested keys; `"*"` in a route stands for a list's items."""
         yield from self._walk_places((), self._list_root_places(release, context), release, context, ())
+
+    def list_key_names(self, release: str) -> frozenset[str]:
+        """Return the last name, without leading hyphens, of every key that a release accepts."""
+        if release not in self._key_names:
+            names = (fact.name.lstrip("-").rpartition(".")[2] for fact in self.iterate_keys(release))
+            self._key_names[release] = frozenset(names)
+        return self._key_names[release]
 
     def list_mappings(self, release: str, context: Context = UNKNOWN) -> list[Route]:
         """Return the routes of the mappings that have keys at a release, from the root to the deepest."""

@@ -45,7 +45,7 @@ def test_the_ladder(here: Path) -> None:
     shown = run_cfglint("fit", *CLUSTER, "--max", "micro_batch", "run.yaml", cwd=here)
     assert shown.code == 1
     assert "micro_batch_size: 16 -> " in shown.out
-    assert "largest micro_batch_size that is expected to fit" in shown.out
+    assert "largest micro_batch_size that fits" in shown.out
     assert (here / "run.yaml").read_text() == TEXT
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.reports import fit as report
+from cfglint_train.reports.style import PLAIN
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import change_directory, copy_folder
 
@@ -40,6 +41,14 @@ def test_the_ladder_is_the_expected_one(path: Path, here: Path) -> None:
         EXPECTED.mkdir(exist_ok=True)
         target.write_text(lines)
     assert lines == target.read_text()
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_the_report_is_no_wider_than_the_terminal(width: int, here: Path) -> None:
+    style = PLAIN._replace(width=width)
+    for path in FILES:
+        for line in report.render_text(run_fit(here, path.name).ladders, style):
+            assert len(line) <= max(width, *map(len, line.split()), 0) + len(line) - len(line.lstrip())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

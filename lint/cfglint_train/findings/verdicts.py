@@ -33,6 +33,12 @@ class Judgement(Frozen):
     """Names of the phases that were compared, or None for all of them."""
 
     @property
+    def high(self) -> int:
+        """Highest upper bound of the compared phases, which may be that of a phase with a lower expected size."""
+        compared = (item for item in self.run.estimate.phases if self.phases is None or item.name in self.phases)
+        return max(budget.high for item in compared if (budget := getattr(item, self.resource)) is not None)
+
+    @property
     def quantity(self) -> str:
         """Name of the judged quantity; rules that judge the same one report one disease."""
         return name_quantity(self.resource, self.phases)

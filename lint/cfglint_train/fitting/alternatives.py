@@ -9,12 +9,20 @@ from cfglint_train.fitting import places, words
 from cfglint_train.fitting.hardware_needed import HardwareNeed, find_hardware_for_all_phases
 from cfglint_train.fitting.moves import OPTIMISATION, SAFE, Dimension, Move
 from cfglint_train.fitting.offload import find_sufficient
-from cfglint_train.fitting.smallest import Problem, Solution, build_solution, find_smallest_for, merge_changes
+from cfglint_train.fitting.smallest import (
+    Bound,
+    Problem,
+    Solution,
+    build_solution,
+    find_smallest_for,
+    is_length_assumed,
+    merge_changes,
+)
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.foundation.wording import suggest_name
-from cfglint_train.memory.budget import Resource
+from cfglint_train.memory.budget import VERDICTS, Resource, Verdict
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -36,8 +44,12 @@ class Alternative(Frozen):
     after: int
     """Highest expected peak at `place` with the change, in bytes."""
     saved: int
+    verdict: Verdict
+    """Verdict at `place` with the change."""
     chosen: bool
     """True if the change is part of the proposed solution."""
+    loss: str
+    """Reason why a change that is faster than the solution and expected to fit by itself was not chosen, or empty."""
 
     @property
     def is_safe(self) -> bool:
@@ -64,7 +76,9 @@ class Alternatives(Frozen):
     is enough.
     """
     largest: int | None = None
-    """Largest value of `maximized_field` that fits (`--max`); 0 if not even 1 fits."""
+    """Largest value of `maximized_field` whose upper bound fits (`--max`); 0 if not even that of 1 fits."""
+    largest_expected: int | None = None
+    """Largest value of `maximized_field` that is expected to fit; tight if it is above `largest`."""
     maximized_field: Field | None = None
 
     @property
@@ -91,6 +105,7 @@ def list_alternatives(
     if judgement is None:
         return Alternatives(run, None)
     solution = _find_leanest(run, judgement, keep) if goal == "memory" else find_smallest_for(run, None, keep, goal)
+    is_unsolved = solution is None or not solution.is_enough
     is_offered = places.is_lacking_room(judgement) and _is_costly(solution)
     advice = find_sufficient(run) if is_offered and run.hardware.get_capacity("host") is None else None
     return Alternatives(
@@ -99,9 +114,10 @@ def list_alternatives(
         places.judge_host_and_disk(run),
         _build_alternatives(run, judgement, keep, solution),
         solution,
-        find_hardware_for_all_phases(run, keep) if solution is None and not places.has_room(run) else None,
+        find_hardware_for_all_phases(run, keep) if is_unsolved and not places.has_room(run) else None,
         advice.text if advice is not None else None,
         find_largest(run, MAXIMIZED_FIELDS[maximized]) if maximized is not None else None,
+        find_largest(run, MAXIMIZED_FIELDS[maximized], places.has_room) if maximized is not None else None,
         MAXIMIZED_FIELDS[maximized] if maximized is not None else None,
     )
 
@@ -131,7 +147,7 @@ def _build_alternatives(
 ) -> tuple[Alternative, ...]:
     """Return at most one alternative per setting, if it saves memory and can be written.
 
-    Prefer the move in the solution, then the first move with which the run fits, then the strongest move.
+    Prefer the move in the solution, then that of `_choose_move`.
     """
     problem = Problem(run, None, keep)
     lacking = places.list_lacking(run)
@@ -151,9 +167,34 @@ def _build_alternatives(
             relieved = (before, gpu)
         if relieved is not None:
             old_peak, peak = (judgement.budget.expected for judgement in relieved)
-            settings = words.format_settings(run, move.changes)
-            alternatives.append(Alternative(move, settings, relieved[0].resource, peak, old_peak - peak, chosen))
+            settings, place = words.format_settings(run, move.changes), relieved[0].resource
+            loss = "" if chosen or solution is None else _explain_loss(move, changed, solution)
+            verdict = relieved[1].verdict
+            alternatives.append(Alternative(move, settings, place, peak, old_peak - peak, verdict, chosen, loss))
     return tuple(sorted(alternatives, key=lambda rung: (rung.move.tier, rung.move.slowdown, -rung.saved)))
+
+
+def _explain_loss(move: Move, changed: Run, solution: Solution) -> str:
+    """Return why a faster change with which the run is expected to fit was not chosen, or nothing.
+
+    `changed`: the run with the change alone.
+    """
+    if move.slowdown >= solution.slowdown or not solution.is_enough or not places.has_room(changed):
+        return ""
+    gpu = judge(changed, "gpu", None)
+    outcomes = places.judge_host_and_disk(changed) if gpu is None else (gpu, *places.judge_host_and_disk(changed))
+    if max(map(_rank_verdict, outcomes)) > max(map(_rank_verdict, solution.outcomes)):
+        return "only tight"
+    highest = max(other.tier for other in solution.moves)
+    if move.tier > highest:
+        return "gives more up" if move.tier > SAFE else "replaces a stated setting"
+    if is_length_assumed(changed) and any(field.startswith("batch.") for field in move.changes):
+        return "samples may be shorter than assumed"
+    return "a smaller margin" if gpu is not None and gpu.verdict == "tight" else ""
+
+
+def _rank_verdict(judgement: Judgement) -> int:
+    return VERDICTS.index(judgement.verdict)
 
 
 def _find_relief(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Judgement] | None:
@@ -166,10 +207,13 @@ def _find_relief(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Ju
 
 
 def _choose_move(problem: Problem, dimension: Dimension) -> Move:
-    for move in dimension.moves:
-        if problem.can_fit((move,)):
-            return move
-    return dimension.moves[-1]
+    """Return the first move with which the upper bound fits, else the first with which the run is expected to fit.
+
+    If there is none, return the strongest move.
+    """
+    bounds: tuple[Bound, ...] = ("upper", "expected")
+    fitting = (move for bound in bounds for move in dimension.moves if problem.can_fit((move,), bound))
+    return next(fitting, dimension.moves[-1])
 
 
 def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
@@ -191,8 +235,8 @@ def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solutio
     return build_solution(run, chosen, before) if chosen else None
 
 
-def find_largest(run: Run, field: Field, is_enough: Callable[[Run], bool] = places.has_room) -> int:
-    """Return the largest value of `field` for which `is_enough` holds (by default: the run is expected to fit).
+def find_largest(run: Run, field: Field, is_enough: Callable[[Run], bool] = places.fits) -> int:
+    """Return the largest value of `field` for which `is_enough` holds (by default: the upper bound fits).
 
     Return 0 if even 1 is too large, and MAX_VALUE if no limit is found. Assumes that larger values need more memory.
     """

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.moves import SAFE, Dimension, list_dimensions
+from cfglint_train.fitting.moves import SAFE, is_accepted, list_dimensions
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.hardware import gpus
 from cfglint_train.memory.budget import Resource
+from cfglint_train.memory.comparable import find_booking
 from cfglint_train.memory.rollout import compute_engine_pool
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -23,13 +24,13 @@ class HardwareNeed(Frozen):
     """Memory that the phases need with the safe changes that reduce it most, and hardware that provides it."""
 
     need: int
-    """Expected bytes per GPU with `settings`."""
+    """Bytes to book per GPU with `settings`: at least the upper bound (`comparable.compute_booking`)."""
     nodes: int | None
-    """Number of nodes on which the run is expected to fit; None if more GPUs do not help."""
+    """Number of nodes on which what is booked fits; None if more GPUs do not help."""
     gpus: int | None
     """Number of GPUs on these nodes; None if `nodes` is None."""
     gpu: str | None
-    """Smallest GPU in the table on which the run is expected to fit; None if none is large enough."""
+    """Smallest GPU in the table on which what is booked fits; None if none is large enough."""
     settings: tuple[str, ...]
     """Safe changes that `need` assumes, one per setting; empty if no change reduces the need."""
     share: str = ""
@@ -96,12 +97,13 @@ def _find_step_hardware(run: Run) -> HardwareNeed | None:
 def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> HardwareNeed | None:
     gpu = judge(run, "gpu", phases)
     has_room = phases is None and gpu is not None and not places.is_lacking_room(gpu)
-    changes_and_need = ({}, gpu.budget.expected) if gpu is not None and has_room else _find_least(run, phases, keep)
-    if changes_and_need is None:
+    changes_and_need = ({}, _compute_need(run, {}, None)) if has_room else _find_least(run, phases, keep)
+    if changes_and_need is None or changes_and_need[1] is None:
         return None
-    changes, need = changes_and_need
+    changes, need = changes_and_need[0], changes_and_need[1]
     changed = run.replace_fields(changes)
-    more_gpus = _find_more_gpus(changed, phases)
+    capacity = run.hardware.get_capacity("gpu")
+    more_gpus = None if capacity is None else _find_more_gpus(changed, phases, max(capacity, has_room * need))
     nodes = None if more_gpus is None else more_gpus.get("launch.nodes", run.plan.launch.nodes)
     local = (more_gpus or {}).get("launch.gpus_per_node", run.plan.launch.gpus_per_node) or 1
     settings = words.format_settings(run, changes) if changes else ()
@@ -125,7 +127,7 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
 def _find_least(
     run: Run, phases: Collection[str] | None, keep: Collection[str] = ()
 ) -> tuple[dict[Field, Any], int] | None:
-    """Return the safe changes that reduce the GPU memory of the phases most, and the bytes that they then need."""
+    """Return the safe changes that reduce the GPU memory of the phases most, and the bytes to book for them then."""
     names = [item.name for item in run.estimate.phases if phases is None or item.name in phases]
     all_dimensions = list_dimensions(run, () if phases == STEP_PHASES else [(name, "gpu") for name in names], keep)
     safe = [item._replace(moves=tuple(move for move in item.moves if move.tier <= SAFE)) for item in all_dimensions]
@@ -133,22 +135,30 @@ def _find_least(
     for item in safe:
         if item.ordered and item.moves:
             switched.update(item.moves[-1].changes)
-    candidates = [
-        (changes, need)
-        for changes in _list_extremes(safe, switched)
-        if (need := _compute_need(run, changes, phases)) is not None
-    ]
-    return min(candidates, key=lambda pair: pair[1], default=None)
+    best, others = _choose_least(run, [{}, switched], phases), [item for item in safe if not item.ordered]
+    while best is not None and others:
+        ways = [{**best[0], **move.changes} for item in others for move in item.moves]
+        lower = _choose_least(run, ways, phases)
+        if lower is None or lower[1] >= best[1] or not is_accepted(run, lower[0]):
+            break
+        best, changes = lower, lower[0]
+        others = [item for item in others if not any(move.changes.items() <= changes.items() for move in item.moves)]
+    return best
 
 
-def _list_extremes(safe: list[Dimension], switched: dict[Field, Any]) -> list[dict[Field, Any]]:
-    batches = [move for dimension in safe if not dimension.ordered for move in dimension.moves]
-    return [{}, switched, *({**switched, **move.changes} for move in batches)]
+def _choose_least(
+    run: Run, ways: Iterable[dict[Field, Any]], phases: Collection[str] | None
+) -> tuple[dict[Field, Any], int] | None:
+    """Return the changes with which least has to be booked, and these bytes, or None if none can be estimated."""
+    needs = [(changes, need) for changes in ways if (need := _compute_need(run, changes, phases)) is not None]
+    return min(needs, key=lambda pair: pair[1], default=None)
 
 
 def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None) -> int | None:
-    judgement = judge(run.replace_fields(changes) if changes else run, "gpu", phases)
-    return None if judgement is None else judgement.budget.expected
+    """Return the bytes to book per GPU for `phases` (None: all) with changes, or None if none is estimated."""
+    changed = run.replace_fields(changes) if changes else run
+    booking = find_booking(phase for phase in changed.estimate.phases if phases is None or phase.name in phases)
+    return None if booking is None else booking[0]
 
 
 def _has_own_group(run: Run) -> bool:
@@ -156,22 +166,17 @@ def _has_own_group(run: Run) -> bool:
     return not run.framework.launch_interface.uses_all_launched_gpus(run.main)
 
 
-def _find_more_gpus(run: Run, phases: Collection[str] | None) -> dict[Field, int] | None:
-    """Return the smallest increase of the GPUs with which the phases (None: all) should fit, or None.
+def _find_more_gpus(run: Run, phases: Collection[str] | None, room: int) -> dict[Field, int] | None:
+    """Return the smallest increase of the GPUs with which what is booked for the phases (None: all) fits, or None.
 
     It is the number of GPUs per node if the job uses only some of those in each node, else the number of nodes. Return
-    None if the capacity or the present number is unknown, or if more GPUs do not help.
+    None if the present number is unknown, or if more GPUs do not help. `room`: bytes that may be booked per GPU.
     """
-    capacity = run.hardware.get_capacity("gpu")
-    if capacity is None:
-        return None
 
     def can_fit_with(changes: Mapping[Field, int]) -> bool:
         more = run.replace_fields(changes)
-        if phases is None:
-            return places.has_room(more)
         need = _compute_need(more, {}, phases)
-        return need is not None and need <= capacity
+        return need is not None and need <= room and not (phases is None and places.list_lacking(more))
 
     local, available = run.plan.launch.gpus_per_node, run.cluster[1]
     while _has_own_group(run) and local and available and local * 2 <= available:

@@ -341,10 +341,10 @@ def _build_move(
 def find_move(run: Run, field: Field) -> Move | None:
     """Return the first move of `field` in the table that applies and can be written, or None."""
     moves = (move for moved_field, move in _generate_moves(run, ()) if moved_field == field)
-    return next((move for move in moves if _is_accepted(run, move.changes)), None)
+    return next((move for move in moves if is_accepted(run, move.changes)), None)
 
 
-def _is_accepted(run: Run, changes: Mapping[Field, Any]) -> bool:
+def is_accepted(run: Run, changes: Mapping[Field, Any]) -> bool:
     """Return whether the run's files can state `changes` without making the run fail."""
     try:
         return not list_refusals(run, changes)

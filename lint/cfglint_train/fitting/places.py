@@ -37,6 +37,12 @@ def list_lacking(run: Run) -> tuple[Judgement, ...]:
     return tuple(filter(is_lacking_room, judge_host_and_disk(run)))
 
 
+def fits(run: Run) -> bool:
+    """Return whether the upper bound of every phase fits on the GPU, and on the host and the disk if known."""
+    gpu = judge_place(run, "gpu")
+    return gpu is not None and all(item.verdict == "fits" for item in (gpu, *judge_host_and_disk(run)))
+
+
 def has_room(run: Run) -> bool:
     """Return whether every phase is expected to fit on the GPU, and on the host and the disk if their size is known."""
     gpu = judge_place(run, "gpu")

@@ -286,6 +286,8 @@ def find_smallest_for(
     nothing: Combination = (None,) * len(all_)
     if problem.can_fit(nothing, "upper"):
         return None
+    if problem.can_fit(nothing) and goal != "default":
+        return solve(problem, before, all_, "upper", SAFE, goal)
     if problem.can_fit(nothing):  # only the upper bound does not fit, which does not justify a smaller batch
         kept = [_keep_free_moves(dimension, costly=phases is not None) for dimension in all_]
         return solve(problem, before, kept, "upper", goal=goal)
@@ -293,10 +295,11 @@ def find_smallest_for(
     if solution is not None:
         return solution
     free = _require_free_moves(problem)
-    switches = [_drop_batches(free)] if _is_length_assumed(run) else []
-    bounds: tuple[Bound, ...] = ("margin", "expected")
+    switches = [_drop_batches(free)] if goal == "default" and is_length_assumed(run) else []
+    searches = [all_] if goal == "smallest-edit" else [*switches, free, all_]
+    bounds: tuple[Bound, ...] = ("upper", "margin", "expected")
     for bound in bounds:
-        for dimensions in (*switches, free, all_):
+        for dimensions in searches:
             solution = solve(problem, before, dimensions, bound, SAFE, goal)
             if solution is not None:
                 return solution
@@ -312,7 +315,7 @@ def find_smallest_for(
 _LENGTH: Final[Field] = "sequence.length"
 
 
-def _is_length_assumed(run: Run) -> bool:
+def is_length_assumed(run: Run) -> bool:
     """Return whether the length of the samples is only assumed. A fix without smaller batches is safe all the same."""
     return any(item.fact == _LENGTH for item in find_assumptions(run, {_LENGTH}))
 

@@ -225,10 +225,7 @@ def find_unused(subject: Subject) -> EvidenceItems:
             subject.forks.read_copies(subject.manifest, (root,), subject.path),
             subject.format_path(get_package_folder(root, subject.manifest)),
         )
-        if isinstance(copy, ForkTrace):
-            names = copy.names
-        else:
-            names = frozenset(fact.name.lstrip("-").rpartition(".")[2] for fact in copy.iterate_keys(copy.releases[-1]))
+        names = copy.names if isinstance(copy, ForkTrace) else copy.list_key_names(copy.releases[-1])
         yield ForkTrace(folder, place=folder, scope="repository", names=names)
 
 

@@ -7,9 +7,10 @@ The margin for booking GPUs is a residual too, of all counters; its wider class 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from cfglint_train.memory.calibration import Residual
+from cfglint_train.memory.budget import Phase
+from cfglint_train.memory.calibration import Residual, load_table
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 
@@ -58,3 +59,11 @@ def compute_booking(
     """
     margin = find_booking_margin(setup, residuals)
     return int(max(high, expected * (1 + margin.high))), margin
+
+
+def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
+    """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
+    budgets = [phase.gpu for phase in phases if phase.gpu is not None]
+    residuals = load_table().residuals
+    bookings = (compute_booking(item.setup, item.expected, item.high, residuals) for item in budgets)
+    return max(bookings, key=lambda pair: pair[0], default=None)

@@ -149,7 +149,7 @@ def format_answer(
         f"{format_gib(worst.capacity)}{_RESOURCE_LABELS[worst.resource]}{assumption}{phase}"
     ]
     if places.is_lacking_room(worst):
-        settings = solution.settings if solution is not None else fix_settings
+        settings = solution.settings if solution is not None and solution.is_enough else fix_settings
         if settings:
             parts.append(f"smallest change: {', '.join(settings)}")
         elif hardware_need is not None:

@@ -208,16 +208,8 @@ def _describe_evidence(run: Run | StatedPlan, residual: Residual) -> str:
     return f"{len(residual.evidence)} published measurements{note}: {join_names(others)}"
 
 
-def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
-    """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
-    residuals = table_of_evidence().residuals
-    budgets = (phase.gpu for phase in phases if phase.gpu is not None)
-    bookings = (comparable.compute_booking(item.setup, item.expected, item.high, residuals) for item in budgets)
-    return max(bookings, key=lambda pair: pair[0], default=None)
-
-
 def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
-    booking = find_booking(phases)
+    booking = comparable.find_booking(phases)
     assert booking is not None
     size, margin = booking
     return (
@@ -331,7 +323,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         gpus_per_node=run.plan.launch.gpus_per_node,
         gpu=run.hardware.gpu,
         phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
-        book=None if (booking := find_booking(run.estimate.phases)) is None else booking[0],
+        book=None if (booking := comparable.find_booking(run.estimate.phases)) is None else booking[0],
         missing=tuple(run.estimate.missing),
         not_checked=answer.find_gap(run),
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),

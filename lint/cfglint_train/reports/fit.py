@@ -60,16 +60,22 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         yield from _render_solution(solution, has_assumptions)
     elif not alternatives.lacks_room:
         yield _describe_no_change(judgement, *alternatives.host_and_disk)
+        if any(item.is_safe and item.verdict == "fits" != judgement.verdict for item in alternatives.alternatives):
+            yield "  a slower change makes it fit: see --goal throughput"
     else:
         yield "  no change to these files makes it fit"
-        if alternatives.hardware_need is not None:
-            yield f"  {alternatives.hardware_need.description}"
+    if alternatives.hardware_need is not None:
+        yield f"  {alternatives.hardware_need.description}"
     if alternatives.offload is not None:
         yield f"  {alternatives.offload}; offered only if you state a host memory that is large enough"
     if alternatives.maximized_field is not None:
         key = alternatives.run.spell_key(alternatives.maximized_field)
-        largest = f"{alternatives.largest:,}" if alternatives.largest else f"none ({key}: 1 does not fit either)"
-        yield f"  largest {key} that is expected to fit, with everything else unchanged: {largest}"
+        largest = f"{alternatives.largest:,}" if alternatives.largest else "none"
+        if (alternatives.largest_expected or 0) > (alternatives.largest or 0):
+            largest += f" (tight up to {alternatives.largest_expected:,})"
+        elif not alternatives.largest:
+            largest += f" ({key}: 1 does not fit either)"
+        yield f"  largest {key} that fits, with everything else unchanged: {largest}"
 
 
 def _describe_no_change(*judgements: Judgement) -> str:
@@ -83,8 +89,8 @@ def describe_tight(judgements: Iterable[Judgement]) -> str:
     tight = [judgement for judgement in judgements if judgement.verdict == "tight"]
     if not tight:
         return ""
-    worst = max(tight, key=lambda judgement: judgement.budget.high - judgement.capacity)
-    spare, shortage = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
+    worst = max(tight, key=lambda judgement: judgement.high - judgement.capacity)
+    spare, shortage = worst.capacity - worst.budget.expected, worst.high - worst.capacity
     return f"{format_gib(spare)} to spare in {worst.phase.title}, at worst {format_gib(shortage)} short"
 
 
@@ -103,7 +109,8 @@ def _format_judgement(judgement: Judgement) -> str:
 
 def _render_alternatives(alternatives: Sequence[Alternative], style: Style) -> Iterator[str]:
     """Yield one line per change, or two lines each if any line is wider than the terminal."""
-    rows = [(_format_settings(alternative), _format_effect(alternative)) for alternative in alternatives]
+    verdict_width = max(len(alternative.verdict) for alternative in alternatives)
+    rows = [(_format_settings(item), _format_effect(item, verdict_width)) for item in alternatives]
     width = min(max(len(setting) for setting, _ in rows), 77)
     lines = [f"{setting:<{width}}  {effect}" for setting, effect in rows]
     if style.width is None or max(map(len, lines)) <= style.width:
@@ -120,12 +127,15 @@ def _format_settings(alternative: Alternative) -> str:
     )
 
 
-def _format_effect(alternative: Alternative) -> str:
+def _format_effect(alternative: Alternative, verdict_width: int) -> str:
+    """Return the memory, the verdict (padded), the cost, and why a faster change that fits was not chosen."""
     cost = "" if alternative.move.gives_up == "nothing" else f"; {alternative.move.gives_up}"
+    loss = f"; not chosen: {alternative.loss}" if alternative.loss else ""
     return (
         f"-{format_gib(alternative.saved):>10} ={format_gib(alternative.after):>10}  "
+        f"{alternative.verdict:<{verdict_width}}  "
         f"{_RESOURCE_LABELS[alternative.place]}{words.format_slowdown(alternative.move.slowdown)} "
-        f"({alternative.move.basis}){cost}"
+        f"({alternative.move.basis}){cost}{loss}"
     )
 
 
@@ -181,6 +191,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
         offload=None if alternatives.offload is None else escape_data(alternatives.offload),
         largest=alternatives.largest,
+        largest_expected=alternatives.largest_expected,
         not_checked=answer.find_gap(alternatives.run),
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),
     )
@@ -193,7 +204,7 @@ def _build_room(judgement: Judgement) -> Room:
         phase=judgement.phase.name,
         expected=budget.expected,
         low=budget.low,
-        high=budget.high,
+        high=judgement.high,
         capacity=judgement.capacity,
         verdict=judgement.verdict,
     )
@@ -212,6 +223,8 @@ def _build_rung(alternative: Alternative) -> records.Rung:
         gives_up=alternative.move.gives_up,
         safe=alternative.is_safe,
         chosen=alternative.chosen,
+        verdict=alternative.verdict,
+        loss=alternative.loss,
     )
 
 
@@ -222,7 +235,7 @@ def _build_solution(solution: Solution) -> records.Solution:
         files=tuple(map(escape_data, solution.files)),
         expected=solution.after.budget.expected,
         low=solution.after.budget.low,
-        high=solution.after.budget.high,
+        high=solution.after.high,
         verdict=solution.after.verdict,
         slowdown=round(solution.slowdown, 3),
         elsewhere=tuple(_build_room(after) for _, after in solution.host_and_disk),

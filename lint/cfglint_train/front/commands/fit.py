@@ -33,7 +33,7 @@ def fit(argv: list[str]) -> int:
     parser.add_argument(
         "--goal", choices=("default", "throughput", "smallest-edit", "memory"), default="default", help=goal
     )
-    most = "also print the largest value that is expected to fit, with everything else unchanged"
+    most = "also print the largest value whose upper bound fits, with everything else unchanged"
     parser.add_argument("--max", choices=("micro_batch", "sequence_length"), help=most)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--diff", action="store_true", help="print the change as a unified diff; write nothing")

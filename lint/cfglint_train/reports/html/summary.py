@@ -8,10 +8,10 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
+from cfglint_train.memory.comparable import find_booking
 from cfglint_train.memory.explanation import explain
 from cfglint_train.reports.answer import choose_worse, describe_missing, find_gap
 from cfglint_train.reports.estimate import (
-    find_booking,
     format_cluster_size,
     list_assumption_notes,
     list_not_counted,
