@@ -327,6 +327,42 @@ def test_fsdp_without_a_wrapping_policy_gathers_the_whole_model(version: int) ->
     assert sum_parts(blocks, "gathered parameters") < 0.5 * LLAMA_8B.parameters * 2
 
 
+@pytest.mark.parametrize(
+    ("version", "held", "wrapping", "units"),
+    [
+        (1, "fp32", "block", 1),
+        (1, "fp32", "root", None),
+        (1, "bf16", "block", 0),
+        (2, "fp32", "block", 1),
+        (2, "bf16", "block", 1),
+        (2, "bf16", "root", None),
+    ],
+)
+def test_fsdp_on_one_rank_copies_units_to_compute_with_them(
+    version: int, held: str, wrapping: str, units: int | None
+) -> None:
+    job = make_plan(
+        method__tuning="full", parallel__strategy=f"fsdp{version}", launch__nodes=1, launch__gpus_per_node=1,
+        parallel__wrapping=wrapping, precision__params=held, precision__grads=held, precision__compute="bf16",
+    )  # fmt: skip
+    forward = get_gpu(estimate(job, LLAMA_8B), "forward")
+    root = 2 * EMBEDDING
+    unit = (LLAMA_8B.parameters - root) / LLAMA_8B.layers
+    expected = LLAMA_8B.parameters if units is None else root + units * unit if units else 0
+    assert sum_parts(forward, "gathered parameters") == pytest.approx(2 * expected, rel=0.01)
+
+
+def test_one_rank_of_fsdp1_clones_the_model_to_save_all_of_it() -> None:
+    job = make_plan(
+        method__tuning="full", parallel__strategy="fsdp1", launch__nodes=1, launch__gpus_per_node=1,
+        parallel__wrapping="block", precision__params="fp32", checkpoint__state_dict="full",
+    )  # fmt: skip
+    size = 4 * LLAMA_8B.parameters
+    assert sum_parts(get_gpu(estimate(job, LLAMA_8B), "save"), "gathered parameters") == pytest.approx(size, rel=0.01)
+    alone = job.replace({"checkpoint.model_only": True})
+    assert sum_parts(get_gpu(estimate(alone, LLAMA_8B), "save"), "gathered parameters") < 0.2 * size
+
+
 def test_the_whole_model_stays_in_the_cache_where_fsdp2_sharded_it() -> None:
     job = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), precision__adapter="bf16",

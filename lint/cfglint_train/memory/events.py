@@ -188,6 +188,8 @@ def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
     layers = 0.0 if job.defers else job.made * max(0.0, 1 - root / max(1.0, weights.trained))
     parts = {**job.base, GRADIENTS: job.base[GRADIENTS] + layers}
     reduction = root * (formats.gathered + formats.communication)
+    if setup.ranks.parameter_shards == 1:  # NO_SHARD casts the whole gradients to the format of the weights
+        reduction = root * (formats.gathered + max(formats.communication, formats.held))
     reduced = {**parts, BACKWARD: reduction}
     yield "backward", "the reduction of embedding and head", reduced
     if setup.architecture.tied and weights.head_trained:

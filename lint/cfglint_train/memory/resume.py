@@ -89,7 +89,7 @@ def _compute_gpu_parts(setup: Setup, plan: Plan) -> dict[Component, float]:
         return {GRADIENTS: weights.trained * formats.held / ranks.parameter_shards}
     if ranks.strategy != "fsdp1" or ranks.parameter_shards == 1:
         return {}
-    elements = setup.architecture.parameters
+    elements: float = setup.architecture.parameters
     if setup.sharding.wrapping != "root":
         elements = transients.count_root_elements(setup) + transients.count_unit_elements(setup)
     return {GATHERED: elements * formats.held * (1 if plan.checkpoint.state_dict == "full" else 2)}

@@ -212,6 +212,10 @@ def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
         gpu = formats.held * max(transients.count_head_elements(setup), setup.architecture.largest_tensor)
     else:  # one unit at a time
         gpu = formats.held * max(transients.count_unit_elements(setup), transients.count_last_unit_elements(setup))
+    if ranks.strategy == "fsdp1" and ranks.world == 1 and not model_only:
+        # For one process, accelerate does not offload the state dict, of which torch clones each parameter (accelerate
+        # 1.15.0 utils/fsdp_utils.py save_fsdp_model; torch 2.13 fsdp/_state_dict_utils.py).
+        gpu = weights
     host = {GATHERED_WEIGHTS: weights} if model_only or weights >= states else {GATHERED_OPTIMIZER: states}
     if not model_only:
         disk[DISK_WEIGHTS] *= 2  # once for loading and once for resuming

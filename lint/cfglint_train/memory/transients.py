@@ -74,7 +74,8 @@ def compute_gathered(setup: Setup) -> tuple[float, float]:
     """Return the bytes of weights that a sharded model holds gathered while a layer runs, and while the loss runs."""
     formats = setup.formats
     size = formats.gathered
-    if setup.ranks.parameter_shards == 1:
+    alone = setup.ranks.parameter_shards == 1
+    if alone and not copies_units(setup):
         return 0.0, 0.0
     total = setup.architecture.parameters
     if setup.ranks.strategy == "zero":
@@ -82,13 +83,27 @@ def compute_gathered(setup: Setup) -> tuple[float, float]:
         gathers = min(size * ahead, size * setup.weights.trained + setup.frozen_sharded)
         whole = gathers + formats.quantized_gather * at_once
         return whole, whole
-    if setup.sharding.wrapping == "root" or not setup.sharding.reshard:
+    reshards = setup.sharding.reshard or (alone and setup.ranks.strategy == "fsdp1")
+    if setup.sharding.wrapping == "root" or not reshards:
         whole = size * total if formats.unit_bytes == size else setup.frozen_sharded
         return whole, whole
     unit, root = count_unit_elements(setup), count_root_elements(setup)
     edge = 0.0 if root else count_head_elements(setup)
     # The running layer's unit and the prefetched one. During the loss, the last layer's unit is already gathered.
-    return size * root + formats.unit_bytes * unit * 2, size * (root + edge) + formats.unit_bytes * unit
+    ahead = 1 if alone and setup.ranks.strategy == "fsdp2" else 2
+    return size * root + formats.unit_bytes * unit * ahead, size * (root + edge) + formats.unit_bytes * unit
+
+
+def copies_units(setup: Setup) -> bool:
+    """Return whether FSDP copies each unit to compute with it although a rank holds all its weights.
+
+    FSDP1 then switches to NO_SHARD, with a copy of a unit in the dtype of the computation until the unit is done, also
+    without resharding (torch 2.13, _flat_param.py `_use_low_precision_shard`, `post_reshard`). FSDP2 always copies,
+    without a prefetch on one rank (_fully_shard/_fsdp_param_group.py, `wait_for_unshard`).
+    """
+    if setup.ranks.strategy == "fsdp1":
+        return not setup.weights.adapters and setup.formats.held != setup.formats.gathered
+    return setup.ranks.strategy == "fsdp2"
 
 
 def count_zero_gathers(setup: Setup) -> tuple[float, float]:
@@ -113,8 +128,10 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
     pool.
     """
     formats = setup.formats
-    if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
+    if setup.sharding.wrapping == TENSOR_WRAPPING:
         return 0.0, None
+    if setup.ranks.parameter_shards == 1:  # only FSDP1 copies on a stream of its own
+        return (max(gathered), GATHERED) if setup.ranks.strategy == "fsdp1" and max(gathered) else (0.0, None)
     if setup.ranks.strategy == "fsdp2":
         unit, root = count_unit_elements(setup), count_root_elements(setup) or count_head_elements(setup)
         buffers = formats.gathered * root + formats.unit_bytes * unit

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
@@ -13,13 +14,14 @@ from cfglint_train.memory.budget import VERDICTS, Phase
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
-from cfglint_train.records import NotChecked
 from cfglint_train.reports.escape import escape_data, escape_text
 from cfglint_train.runs.run import Run
 
 if TYPE_CHECKING:
     from cfglint_train.fitting.hardware_needed import HardwareNeed
     from cfglint_train.fitting.smallest import Solution
+    from cfglint_train.judging.result import Trouble
+    from cfglint_train.records import NotChecked
     from cfglint_train.whatif.plan_file import StatedPlan
 
 _RESOURCE_LABELS: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
@@ -163,6 +165,8 @@ def find_gap(run: Run | StatedPlan) -> NotChecked | None:
     """Return the reason why no training step was estimated, with its place and the remedy; None if one was."""
     if run.estimate.has_step:
         return None
+    from cfglint_train.records import NotChecked  # a lint needs no records
+
     if not isinstance(run, Run):
         missing = list(describe_missing(run))
         *others, last = missing or ["a training step"]
@@ -179,6 +183,31 @@ def find_gap(run: Run | StatedPlan) -> NotChecked | None:
     document = problem.place.document
     line = document.locate(problem.place.span.start).line
     return NotChecked(escape_data(document.path), line, escape_data(problem.reason), escape_data(problem.remedy))
+
+
+def list_gaps(
+    runs: Sequence[Run | StatedPlan], unread_runs: Sequence[Trouble], named_paths: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Return the path of each run that was not estimated, and the reason.
+
+    Unread runs count if their file is among `named_paths`. So does a companion file, unless nothing else is known.
+    """
+    from cfglint_train.runs.not_estimated import is_training_run
+
+    named = {os.path.abspath(path) for path in named_paths}
+    gaps = [
+        (item.path, item.message.removeprefix("run not checked: "))
+        for item in unread_runs
+        if os.path.abspath(item.path) in named
+    ]
+    is_other_known = bool(gaps) or any(run.estimate.has_step for run in runs)
+    for run in runs:
+        path = run.main.document.path if isinstance(run, Run) else run.path
+        is_companion = isinstance(run, Run) and not is_training_run(run)
+        gap = find_gap(run)
+        if gap is not None and not (is_companion and is_other_known and os.path.abspath(path) not in named):
+            gaps.append((path, f"{gap.message}; {gap.help}"))
+    return gaps
 
 
 def describe_missing(run: Run | StatedPlan) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from cfglint_train.documents.document import MISSING, Document, Entry, Route, Scalar, Unknown
 from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
+from cfglint_train.foundation.regular_files import normalize_path
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence, LaunchedKey
@@ -98,7 +99,7 @@ class Workspace:
         for path in filter(files.may_launch, arguments):
             paths = list(self.scripts.list_started_files(path))
             if paths:
-                self.sources.started_files[files.normalize_path(path)] = paths[0]
+                self.sources.started_files[normalize_path(path)] = paths[0]
                 started_files += paths
         if started_files:
             collected = self.sources.collect(started_files, self.settings_for, force_exclude=True)

@@ -11,9 +11,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
     from cfglint_train.reports.style import Style
-    from cfglint_train.runs.run import Run
     from cfglint_train.settings.settings import Settings
-    from cfglint_train.whatif.plan_file import StatedPlan
 
 
 def write_report(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:
@@ -89,27 +87,14 @@ def format_troubles(result: Result) -> Iterator[str]:
     return (f"error: {text.format_trouble(trouble, redact)}" for trouble in result.troubles)
 
 
-def report_gaps(
-    runs: Sequence[Run | StatedPlan], result: Result | None = None, named_paths: Iterable[str] = ()
-) -> bool:
+def report_gaps(runs: Sequence[Any], result: Result | None = None, named_paths: Iterable[str] = ()) -> bool:
     """Print on standard error which runs and named files were not estimated, each with its reason.
 
-    Return whether all were. A companion file is a gap only if it is among `named_paths`, or if nothing else is known.
+    Return whether all were.
     """
     from cfglint_train.reports import answer, text
-    from cfglint_train.runs.not_estimated import is_training_run
-    from cfglint_train.runs.run import Run
 
-    named = {os.path.abspath(path) for path in named_paths}
-    unread = [] if result is None else [item for item in result.unread_runs if os.path.abspath(item.path) in named]
-    gaps = [(item.path, item.message.removeprefix("run not checked: ")) for item in unread]
-    is_other_known = bool(gaps) or any(run.estimate.has_step for run in runs)
-    for run in runs:
-        path = run.main.document.path if isinstance(run, Run) else run.path
-        is_companion = isinstance(run, Run) and not is_training_run(run)
-        gap = answer.find_gap(run)
-        if gap is not None and not (is_companion and is_other_known and os.path.abspath(path) not in named):
-            gaps.append((path, f"{gap.message}; {gap.help}"))
+    gaps = answer.list_gaps(runs, () if result is None else result.unread_runs, named_paths)
     lines = [f"error: {sanitize(path)}: not estimated: {sanitize(reason)}" for path, reason in gaps]
     is_complete = bool(runs) and not gaps
     if result is not None:
