@@ -33,7 +33,9 @@ FIELDS = frozenset(("message", "help", "note", "gives_up", "because", "why", "ad
 """Fields of the JSON tables whose texts are shown."""
 EXCLUDED_MODULES = frozenset(("lint/cfglint_train/front/completion.py",))
 """Modules whose strings are programs, not messages."""
-_PATTERN_FUNCTIONS = frozenset(("compile", "fullmatch", "match", "search", "sub", "finditer", "split", "findall"))
+_PATTERN_FUNCTIONS = frozenset(
+    ("compile", "compile_on_use", "fullmatch", "match", "search", "sub", "finditer", "split", "findall")
+)
 _NO_TEXT = re.compile(r"\(\?|\\[dswb.]|^\s*[<.#@&]|</|[;{]\s*$|^[^A-Za-z]*$")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 

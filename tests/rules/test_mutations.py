@@ -28,7 +28,8 @@ OF_A_PLAN = [rule for rule in CHECKED if rule.code not in ("CHK001", "REL003", "
 
 def check_run(rule: Rule, run: Run) -> list[Report]:
     """Return the reports of a rule on a run, before grading by certainty."""
-    return [report.resolve_remedy() for report in registry.get_checker(rule)(run)]
+    reports = (report for report in registry.get_checker(rule)(run) if report.is_confirmed)
+    return [report._replace(confirm=None).resolve_remedy() for report in reports]
 
 
 def record_fields(rule: Rule, run: Run) -> tuple[Field, ...]:

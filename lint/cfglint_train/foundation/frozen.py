@@ -24,8 +24,26 @@ else:
 
     # Compiling a constructor takes as long as creating this many records without it.
     _PAYS = 30
-    _UNSET = object()
     _tuple = tuple.__new__
+
+    def _list_places(kind: Any) -> dict[str, int]:
+        """Return the index of each field."""
+        if kind._places is None:
+            kind._places = dict(zip(kind._fields, range(len(kind._fields))))
+        return kind._places
+
+    def _fill(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """Return the values of all fields. Raise `TypeError` if one is missing or unexpected."""
+        count, places = len(values), _list_places(kind)
+        for field in kind._fields[count : len(places) - len(kind._field_defaults)]:
+            if field not in named:
+                raise TypeError(f"{kind.__name__} is missing {field!r}")
+        if count > len(places) or any(places.get(field, -1) < count for field in named):
+            raise TypeError(f"{kind.__name__} got unexpected fields; its fields are {', '.join(places)}")
+        filled = [*values, *kind._blank[count:]]
+        for field, value in named.items():
+            filled[places[field]] = value
+        return filled
 
     class _Row(tuple):
         """Base class with the methods of all records."""
@@ -68,25 +86,6 @@ else:
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
 
-    def _list_places(kind: Any) -> dict[str, int]:
-        """Return the index of each field."""
-        if kind._places is None:
-            kind._places = dict(zip(kind._fields, range(len(kind._fields))))
-        return kind._places
-
-    def _fill(kind: Any, values: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """Return the values of all fields. Raise `TypeError` if one is missing or unexpected."""
-        given, places = len(values), _list_places(kind)
-        filled = [*values, *kind._blank[given:]]
-        if given > len(places) or any(places.get(field, -1) < given for field in named):
-            raise TypeError(f"{kind.__name__} got unexpected fields; its fields are {', '.join(places)}")
-        for field, value in named.items():
-            filled[places[field]] = value
-        for place in range(given, len(places) - len(kind._field_defaults)):
-            if filled[place] is _UNSET:
-                raise TypeError(f"{kind.__name__} is missing {kind._fields[place]!r}")
-        return filled
-
     def _compiled(cls: type) -> Any:
         """Compile a constructor with named parameters, whose arguments Python checks."""
         arguments = ", ".join(cls._fields)
@@ -108,7 +107,7 @@ else:
             body.update(zip(fields, _getters))
             body.update(__slots__=(), __match_args__=fields, _fields=fields, _field_defaults=defaults)
             body["_made"] = [0]  # in a list, because setting an attribute of a class empties its cache of attributes
-            body["_blank"] = (*[_UNSET] * (len(fields) - len(defaults)), *defaults.values())
+            body["_blank"] = (*[None] * (len(fields) - len(defaults)), *defaults.values())
             return type(name, (_Row,), body)
 
     class Frozen(metaclass=_Maker):
