@@ -53,6 +53,7 @@ RESERVE: Final = Component(
         "split-checkpointed",
         "fragmentation",
         "fragmentation-checkpointed",
+        "gathers",
     ),
     counter="reserved",
 )
