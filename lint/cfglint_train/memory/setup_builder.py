@@ -258,7 +258,7 @@ def _read_sharding(reader: Reader, ranks: Ranks, accumulation: int) -> Sharding:
     zero = ranks.strategy == "zero" and ranks.zero_stage > 0
     return Sharding(
         reduce_bucket=reader.assume("parallel.reduce_bucket", _DEFAULT_BUCKET) if zero else 0,
-        overlap=flag("parallel.overlap_comm"),
+        overlap=flag("parallel.overlap_comm") or (ranks.zero_stage == 3 and get("parallel.overlap_comm") is None),
         reduce_scatter=get("parallel.reduce_scatter") is not False,
         prefetch_bucket=number("parallel.prefetch_bucket"),
         persistence=number("parallel.persistence_threshold"),

@@ -119,7 +119,8 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
     """
     formats = setup.formats
     if setup.ranks.zero_stage == 3:
-        return (compute_zero_pools(setup), GATHERED) if gathered[0] else (0.0, None)
+        # Without overlap_comm, gathers and reductions run on the main stream (DeepSpeed, parameter_offload.py).
+        return (compute_zero_pools(setup), GATHERED) if gathered[0] and setup.sharding.overlap else (0.0, None)
     if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
         return 0.0, None
     if setup.ranks.strategy == "fsdp2":
