@@ -197,6 +197,13 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
             "liger",
         ),
         ({"plugins": [axolotl.LIGER_PLUGIN], "liger_rms_norm": True}, "activations.liger_layers", True),
+        ({"plugins": [axolotl.LIGER_PLUGIN], "liger_rope": True}, "activations.liger_layers", False),
+        ({"plugins": [axolotl.LIGER_PLUGIN], "liger_rms_norm": True}, "activations.liger_parts", ("norm",)),
+        (
+            {"plugins": [axolotl.LIGER_PLUGIN], "liger_rope": True, "liger_swiglu": True},
+            "activations.liger_parts",
+            ("rotary", "mlp"),
+        ),
         ({"optimizer": "adamw_bnb_8bit"}, "optimizer.state_bits", 8),
         ({"optimizer": "muon"}, "optimizer.name", "muon"),
         ({"optimizer": "unheard_of"}, "optimizer.name", None),

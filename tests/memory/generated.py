@@ -156,6 +156,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
         None,
     ),
     "activations.liger_layers": (None, True),
+    "activations.liger_parts": (None, ("norm",), ("rotary", "mlp")),
     "activations.compile": (None, None, True),
     "activations.compiled_model": (None, True),
     "activations.compiled_loss": (None, True),

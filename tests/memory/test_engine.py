@@ -16,14 +16,15 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory import host, transients
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.job import list_lasting_parts
 from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.memory.states import compute_final_gradients, compute_states, has_whole_fp32_gradients
-from tests.memory.jobs import make_states_only, make_zero
+from tests.memory.jobs import make_llama, make_states_only, make_zero
 from tests.memory.moments import list_moments
 
 PYTHON = os.environ.get("CFGLINT_ORACLE_PYTHON", sys.executable)
-PROGRAM = Path(__file__).parents[1] / "oracles" / "zero_engine.py"
+ORACLES = Path(__file__).parents[1] / "oracles"
 PARAMETERS = 400_000_000  # below DeepSpeed's flattening piece of 5e8 elements, as the engine's model is
 LAYERS = 8
 
@@ -40,15 +41,15 @@ def is_available() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def run_engine(job: dict[str, Any]) -> dict[str, float]:
-    return _run_engine(json.dumps(job, sort_keys=True))
+def run_engine(job: dict[str, Any], program: str = "zero_engine.py") -> dict[str, float]:
+    return _run_engine(json.dumps(job, sort_keys=True), program)
 
 
 @functools.cache
-def _run_engine(job: str) -> dict[str, float]:
+def _run_engine(job: str, program: str) -> dict[str, float]:
     if not is_available():
         pytest.skip("needs torch and deepspeed")
-    command = [PYTHON, "-W", "ignore", str(PROGRAM), job]
+    command = [PYTHON, "-W", "ignore", str(ORACLES / program), job]
     out = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     results = [line for line in out.stdout.splitlines() if line.startswith("RESULT ")]
     assert results, out.stderr[-2000:]
@@ -131,3 +132,25 @@ def test_offloaded_optimizer(stage: int, accumulation: int) -> None:
     # Below stage 3 two buffers of the size of the largest parameter hold gradients in transfer (stage_1_and_2.py).
     expected += 4.0 * PARAMETERS / LAYERS if stage < 3 else 0.0
     assert expected / PARAMETERS == pytest.approx(measured["steady"], rel=0.01)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("live", "bucket", "over"), [(300_000_000, int(0.9 * 2048**2), 0.1), (0, 0, 0.01)])
+def test_pools_of_gathers_and_reductions(live: int, bucket: int, over: float) -> None:
+    """Bound what other streams allocate, and with `gathers` what torch reserves for them, whenever blocks are freed.
+
+    Prefetching may stop before `live` elements, so the formula may be higher.
+    """
+    measured = run_engine({"live": live, "prefetch": bucket}, "zero_gathers.py")
+    changes = {
+        "parallel__offload_params": "cpu", "parallel__offload_optimizer": "cpu", "parallel__reduce_bucket": 2048**2,
+        "parallel__max_live_parameters": live, "parallel__prefetch_bucket": bucket,
+    }  # fmt: skip
+    matrices = 2 * 128256 * 2048 + 4 * (3 * 2048 * 8192 + 2 * 2048 * 2048 + 2 * 2048 * 512)
+    shape = make_llama(matrices, 4, 2048, 32, 8, 8192, 128256)
+    setup, reader = read_setup(make_zero(3, 8, **changes), shape)
+    assert setup is not None, reader.missing
+    pools, gathers = transients.compute_zero_pools(setup), load_table().coefficients["gathers"]
+    assert -0.01 <= pools / measured["allocated"] - 1 <= over
+    assert measured["reserved"] <= pools * gathers.expected
+    assert measured["reserved"] < measured["late"] * 1.01 <= pools * gathers.high

@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.layer import compute_layer_cost
-from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.layers.matrices import FUSED_PARTS, Mode
 from cfglint_train.memory.logits import is_summed_in_place
 from cfglint_train.memory.save import estimate_save
 from cfglint_train.memory.setup import Setup
@@ -140,11 +140,23 @@ def test_kernels_of_liger_write_over_what_they_are_given() -> None:
     Kept tensors and that gradient exist then.
     """
     h, kv, i = LLAMA_8B.hidden, LLAMA_8B.kv_heads * LLAMA_8B.head_dim, LLAMA_8B.intermediate
-    cost = compute_layer_cost(LLAMA_8B, Mode(liger=True, overwrites=True))
+    cost = compute_layer_cost(LLAMA_8B, Mode(liger=FUSED_PARTS, overwrites=True))
     assert cost is not None
     assert cost.saved == 8 * h + 4 * h + 4 * kv + 6 * i + 4 * LLAMA_8B.heads + 8
     highest = max(bytes_ for bytes_, _ in cost.backward)
     assert highest == cost.saved - cost.saved_input + 2 * h + 2 * i
+
+
+def test_single_kernels_of_liger_save_what_they_replace() -> None:
+    """Save 8 bytes per element of the norms, 2 per element of the gated unit, and nothing with the rotary embedding."""
+    h, i = LLAMA_8B.hidden, LLAMA_8B.intermediate
+    saved = {}
+    for parts in ((), ("norm",), ("mlp",), ("rotary",), tuple(FUSED_PARTS)):
+        cost = compute_layer_cost(LLAMA_8B, Mode(liger=frozenset(parts), overwrites=True))
+        assert cost is not None
+        saved[parts] = cost.saved
+    plain = saved.pop(())
+    assert [plain - size for size in saved.values()] == [8 * h, 2 * i, 0, 8 * h + 2 * i]
 
 
 def test_measured_out_of_memory() -> None:

@@ -27,7 +27,7 @@ from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.comparable import find_residual
 from cfglint_train.memory.formats import Formats
 from cfglint_train.memory.layers.layer import compute_layer_cost
-from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.layers.matrices import FUSED_PARTS, Mode
 from cfglint_train.memory.losses import OTHER_LOSSES
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.setup import Setup, Sharding
@@ -571,7 +571,7 @@ def test_compiled_code_keeps_what_its_recomputation_needs(keys: int, selected: i
     shape = llama._replace(
         model_type="torchtitan:llama", hidden=512, heads=8, kv_heads=keys, head_dim=64, intermediate=1792
     )
-    cost = compute_layer_cost(shape, Mode(attention="efficient", liger=True))
+    cost = compute_layer_cost(shape, Mode(attention="efficient", liger=FUSED_PARTS))
     assert cost is not None
     assert cost.saved == 18984
     assert 2 * 512 + cost.operations.kept - cost.operations.unused == selected

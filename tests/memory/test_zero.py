@@ -18,7 +18,7 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.memory.states import compute_final_gradients, compute_states, has_whole_fp32_gradients
 from cfglint_train.models.architecture import Architecture
-from tests.memory.jobs import GIB, get_gpu, make_llama, make_states_only, make_zero
+from tests.memory.jobs import GIB, LLAMA_8B, get_gpu, make_llama, make_states_only, make_zero, sum_parts
 from tests.memory.moments import list_moments
 
 # The engine's size: below DeepSpeed's flattening piece of 5e8 elements.
@@ -266,3 +266,25 @@ def test_activations_do_not_enter_the_table() -> None:
     flow = compute_activations(build_setup(2, 8, {}, make_states_only(PARAMETERS)))
     assert flow is not None
     assert flow.kept < PARAMETERS * 0.002
+
+
+def test_without_overlap_gathers_have_no_pool() -> None:
+    """Use the main stream's blocks for gathers, and none of the streams' own."""
+    reserved = [
+        get_gpu(
+            estimate(make_zero(3, 8, parallel__overlap_comm=overlap, parallel__max_live_parameters=10**9), LLAMA_8B),
+            "optimizer step",
+        ).reserved
+        for overlap in (None, True, False)
+    ]
+    assert reserved[0] == reserved[1] > reserved[2] + GIB
+
+
+def test_one_gpu_copies_offloaded_weights() -> None:
+    """Gather as much on one GPU, where the weights are copied from the host, as on eight."""
+    changes = {"parallel__offload_params": "cpu", "parallel__max_live_parameters": 10**9}
+    gathered = [
+        sum_parts(get_gpu(estimate(make_zero(3, ranks, **changes), LLAMA_8B), "backward"), "gathered parameters")
+        for ranks in (1, 8)
+    ]
+    assert gathered[0] == gathered[1] >= 2 * 10**9

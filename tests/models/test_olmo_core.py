@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cfglint_train.memory.layers.layer import compute_layer_cost
-from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.layers.matrices import FUSED_PARTS, Mode
 from cfglint_train.models.olmo_core import OTHER_ARGUMENTS, SHAPE_ARGUMENTS, build_preset, load_presets
 from tests.support.cases import for_each
 from tests.support.corpus import SHARED
@@ -115,7 +115,7 @@ def test_counts_what_the_class_of_olmo_core_holds(name, arguments):
 @pytest.mark.parametrize("preset", ["olmo2_7B", "olmo3_7B"])
 def test_layers_without_a_norm_of_queries_and_keys_keep_no_outputs_of_one(preset: str):
     shapes = [build_preset(preset, {"qk_norm": has_norm}) for has_norm in (True, False)]
-    usual, plain = (compute_layer_cost(shape, Mode(liger=True)) for shape in shapes if shape is not None)
+    usual, plain = (compute_layer_cost(shape, Mode(liger=FUSED_PARTS)) for shape in shapes if shape is not None)
     assert usual is not None
     assert plain is not None
     assert shapes[0] is not None

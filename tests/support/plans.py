@@ -34,6 +34,7 @@ _NAMED: Mapping[str, tuple[Any, ...]] = {
     "method.lora_target_pattern": (r".*\\.(q|v)_proj", ".*", "("),
     "method.lora_target_parameters": (("mlp.experts.gate_up_proj",),),
     "method.lora_kernel_parts": ((), ("mlp",), ("mlp", "qkv", "o")),
+    "activations.liger_parts": ((), ("norm",), ("norm", "rotary", "mlp")),
     "method.unfrozen": ((), (r"^model\.layers\.1\.", "lm_head"), ("(",)),
     "model.id": (*MODELS, "example-lab/Nebula-9B", "./model", "meta-llama/Llama-2-7b-hf", "microsoft/phi-2"),
     "model.revision": ("main", "0123456789abcdef0123456789abcdef01234567"),

@@ -54,6 +54,7 @@ RESERVE: Final = Component(
         "split-checkpointed",
         "fragmentation",
         "fragmentation-checkpointed",
+        "gathers",
     ),
     counter="reserved",
 )

@@ -340,10 +340,15 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
     if flow is not None and setup.checkpointing.method == "none":
         inputs = flow.inputs + end.cost.saved * setup.batch.tokens + compute_mask_bytes(setup)
     pool, stream_part = budgets.job.streams
+    bucket, reduced = budgets.job.bucket, 0.0
+    if setup.ranks.zero_stage == 3 and pool:  # the copy that a reduce-scatter sends lies in the reduce stream's pool
+        reduced = bucket - budgets.job.base[BUCKETS]
     whole_logits = bool(end.logits)
     for phase, name, parts in generate_step_events(budgets.job, setup, flow, end):
         total = sum(parts.values())  # the lasting parts are the same for all events
         in_stream = parts.get(stream_part, 0.0) if stream_part is not None else 0.0
+        if reduced and parts[BUCKETS] == bucket:
+            in_stream += reduced
         if in_stream > pool:
             in_stream = pool
         logits = parts.get(LOGITS, 0.0) if whole_logits else 0.0  # chunked logits share blocks with other tensors

@@ -102,6 +102,11 @@ class Uncertainty:
         self.held_high = (self.held[1] + self.held[2]) * (1 + wider)
         """Contribution of `held` to the upper bound that is usually the wider one (see `compute_bounds`)."""
         self.other_streams, self.stream_part = job.streams
+        self.other_streams_high = self.other_streams
+        if ranks.zero_stage == 3:  # measured without offloaded parameters only
+            gathers = coefficient_table.coefficients["gathers"]
+            self.other_streams_high *= gathers.high if setup.offload.parameters else gathers.expected
+            self.other_streams *= gathers.expected
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
         self.whole = ranks.parameter_shards > 1 and job.plan.model.init_device == "cuda"
         self.leftovers = transients.compute_leftovers(setup, self.whole)
@@ -256,7 +261,7 @@ class PhaseBudget:
             held + sizes,
             NO_FIELDS,
             uncertainty.paged,
-            (low, high, reserved + uncertainty.other_streams),
+            (low, high, reserved + uncertainty.other_streams_high),
             (spare_low + unshared * alone_low, spare, spare_high),
             (kept, kept_high),
             pools,

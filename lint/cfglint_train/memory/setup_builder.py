@@ -25,7 +25,7 @@ from cfglint_train.memory.formats import (
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.layers.families import FAMILIES, Family
 from cfglint_train.memory.layers.layer import compute_residual_bytes
-from cfglint_train.memory.layers.matrices import Mode
+from cfglint_train.memory.layers.matrices import FUSED_PARTS, Mode
 from cfglint_train.memory.plan_reader import MODEL, Reader
 from cfglint_train.memory.ranks import ModelPart, Ranks, read_model_part, read_ranks
 from cfglint_train.memory.setup import Checkpointing, Compiled, LossChoice, Offload, Setup, Sharding
@@ -258,7 +258,7 @@ def _read_sharding(reader: Reader, ranks: Ranks, accumulation: int) -> Sharding:
     zero = ranks.strategy == "zero" and ranks.zero_stage > 0
     return Sharding(
         reduce_bucket=reader.assume("parallel.reduce_bucket", _DEFAULT_BUCKET) if zero else 0,
-        overlap=flag("parallel.overlap_comm"),
+        overlap=flag("parallel.overlap_comm") or (ranks.zero_stage == 3 and get("parallel.overlap_comm") is None),
         reduce_scatter=get("parallel.reduce_scatter") is not False,
         prefetch_bucket=number("parallel.prefetch_bucket"),
         persistence=number("parallel.persistence_threshold"),
@@ -345,11 +345,21 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
         fuses_experts=bool(get("method.fuses_experts")),
         keeps_inputs=adapter and (get("method.quantization") == "int8" or bool(get("method.keeps_inputs"))),
         kernels=_list_lora_kernels(reader) if trained.leaves else frozenset(),
-        # torch.compile keeps the same tensors as Liger's kernels: inputs of matrix products, no intermediate results.
-        liger=bool(get("activations.liger_layers")) or bool(get("activations.compile")),
+        liger=_list_liger_parts(reader),
         overwrites=bool(get("activations.liger_layers")) and not get("activations.compile"),
         accumulates=not ranks.fsdp and (accumulation > 1 or ranks.zero_stage > 1),
     )
+
+
+def _list_liger_parts(reader: Reader) -> frozenset[str]:
+    """Return the parts of a layer that run in Liger's kernels or in compiled code.
+
+    torch.compile keeps the same tensors as Liger's kernels: inputs of matrix products, no intermediate results.
+    """
+    compiled, parts = reader.get("activations.compile"), reader.get("activations.liger_parts")
+    if not compiled and not reader.get("activations.liger_layers"):
+        return frozenset()
+    return FUSED_PARTS if compiled or parts is None else frozenset(parts)
 
 
 def _list_lora_kernels(reader: Reader) -> frozenset[str]:
@@ -417,7 +427,7 @@ liger-1b).
 
 def _is_approximate(reader: Reader, architecture: Architecture, mode: Mode) -> bool:
     is_peft_method = reader.get("method.tuning") in adapters.KINDS
-    fused = mode.liger and not (mode.overwrites and architecture.formula in _MEASURED_FUSED)
+    fused = bool(mode.liger) and not (mode.overwrites and architecture.formula in _MEASURED_FUSED)
     if is_peft_method or fused or any(mode.expert_ranks) or reader.get("precision.compute") == "fp8":
         return True
     if reader.get("precision.experts") == "fp32":  # the experts' matrix products run in fp32, too

@@ -75,7 +75,7 @@ def compute_gathered(setup: Setup) -> tuple[float, float]:
     formats = setup.formats
     size = formats.gathered
     alone = setup.ranks.parameter_shards == 1
-    if alone and not copies_units(setup):
+    if alone and not copies_units(setup) and not copies_weights(setup):
         return 0.0, 0.0
     total = setup.architecture.parameters
     if setup.ranks.strategy == "zero":
@@ -106,6 +106,11 @@ def copies_units(setup: Setup) -> bool:
     return setup.ranks.strategy == "fsdp2"
 
 
+def copies_weights(setup: Setup) -> bool:
+    """Return whether ZeRO-3 copies the weights from the host whenever a module needs them, on any number of ranks."""
+    return setup.ranks.zero_stage == 3 and setup.offload.parameters
+
+
 def count_zero_gathers(setup: Setup) -> tuple[float, float]:
     """Return the elements that ZeRO-3 holds gathered, and the elements that it gathers in one piece.
 
@@ -128,6 +133,9 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
     pool.
     """
     formats = setup.formats
+    if setup.ranks.zero_stage == 3:
+        # Without overlap_comm, gathers and reductions run on the main stream (DeepSpeed, parameter_offload.py).
+        return (compute_zero_pools(setup), GATHERED) if gathered[0] and setup.sharding.overlap else (0.0, None)
     if setup.sharding.wrapping == TENSOR_WRAPPING:
         return 0.0, None
     if setup.ranks.parameter_shards == 1:  # only FSDP1 copies on a stream of its own
@@ -138,6 +146,34 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
         gradients = max(compute_new_gradients(setup), compute_final_gradients(setup))
         return max(buffers, 2 * formats.unit_bytes * unit) + gradients, GRADIENTS
     return max(gathered) + compute_staged_shards(setup), GATHERED
+
+
+def compute_zero_pools(setup: Setup) -> float:
+    """Return the bytes that ZeRO-3 allocates at most on its gather stream and its reduce stream.
+
+    Prefetching stops at `live` elements, but the module that runs next is gathered in any case, the output matrix too
+    (DeepSpeed 0.19.8, partitioned_param_coordinator.py, `_fetch_sub_module_impl`). With offloaded parameters, its shard
+    is on the GPU as well. The reduce stream holds the copy that a reduce-scatter sends (`compute_bucket`). With an
+    offloaded optimizer, it also casts the largest partition of a gradient: to fp64 for its norm, 250 million elements
+    at a time, and to fp32 (stage3.py, `_offload_grad_partition_at_boundary`).
+    """
+    sharding, formats, ranks = setup.sharding, setup.formats, setup.ranks
+    leaf = max(count_head_elements(setup), count_leaf_elements(setup))
+    ahead, at_once = count_zero_gathers(setup)
+    most = max(ahead, sharding.live + leaf) if sharding.live else ahead
+    whole = formats.gathered * setup.weights.trained + setup.frozen_sharded
+    pools = min(formats.gathered * most, whole) + formats.quantized_gather * at_once
+    if setup.offload.parameters and ranks.parameter_shards > 1:
+        pools += formats.gathered * leaf / ranks.parameter_shards
+    reduced = compute_bucket(setup)
+    if setup.offload.optimizer and setup.mode.trained:
+        partition = leaf / ranks.gradient_shards
+        reduced = max(reduced, 8.0 * min(partition, _NORM_PIECE), 4.0 * partition)
+    return pools + reduced
+
+
+# Elements of which DeepSpeed computes a norm at once (stage3.py, `_constant_buffered_norm2`).
+_NORM_PIECE: Final = 250e6
 
 
 def compute_staged_shards(setup: Setup) -> float:

@@ -263,6 +263,8 @@ class Activations(Frozen):
     fused_loss: FusedLoss | None = None
     liger_layers: bool | None = None
     """True if Liger's fused norm, rotary embedding and gated MLP are used."""
+    liger_parts: tuple[str, ...] | None = None
+    """Parts of a layer that use them: norm, rotary, mlp; if unknown, all of them."""
     tiled_mlp: bool | None = None
     compile: bool | None = None
     compiled_model: bool | None = None

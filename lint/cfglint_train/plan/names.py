@@ -102,6 +102,7 @@ Field = Literal[
     "activations.attention",
     "activations.fused_loss",
     "activations.liger_layers",
+    "activations.liger_parts",
     "activations.tiled_mlp",
     "activations.compile",
     "activations.compiled_model",

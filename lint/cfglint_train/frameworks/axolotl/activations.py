@@ -199,6 +199,13 @@ def find_pinned_trl_loss(config: Config) -> TrlLoss:
     return find_trl_loss(_TRL_TRAINERS.get(rl, "") if isinstance(rl, str) else "", _TRL_RELEASES.get_at(config.release))
 
 
+# Each kernel is replaced only if its key is true (integrations/liger, 0.5.2 to 0.21.0). The rotary embedding's saves
+# nothing and counts only beside another.
+_LIGER_PARTS: Final = {
+    "norm": ("liger_rms_norm",), "rotary": ("liger_rope",), "mlp": ("liger_glu_activation", "liger_swiglu"),
+}  # fmt: skip
+
+
 def _read_loss(config: Config) -> Iterator[Triple]:
     has_liger, has_cce = has_plugin(config, "liger"), has_plugin(config, "cut_cross_entropy")
     if config.get("rl") is not None:  # TRL's trainers pass no labels to the model, because they need its logits
@@ -215,10 +222,11 @@ def _read_loss(config: Config) -> Iterator[Triple]:
         yield "activations.fused_loss", "chunked", config.get_origin("chunked_cross_entropy")
     else:
         yield "activations.fused_loss", "none", find_origin(config, "plugins")
-    has_layers = has_liger and any(
-        read_bool(config, f"liger_{part}") for part in ("rms_norm", "glu_activation", "swiglu")
-    )
+    parts = tuple(part for part, keys in _LIGER_PARTS.items() if any(read_bool(config, key) for key in keys))
+    has_layers = has_liger and parts not in ((), ("rotary",))
     yield "activations.liger_layers", has_layers, find_origin(config, "liger_rms_norm", "plugins")
+    if has_layers:
+        yield "activations.liger_parts", parts, find_origin(config, "liger_rms_norm", "plugins")
 
 
 def _write_loss(config: Config, changes: Changes) -> list[Change]:
@@ -258,6 +266,7 @@ LOSS: Final = Custom(
     {
         "activations.fused_loss": parse_routes("liger_fused_linear_cross_entropy"),
         "activations.liger_layers": parse_routes("plugins"),
+        "activations.liger_parts": parse_routes("liger_rms_norm"),
     },
     _read_loss,
     _write_loss,

@@ -14,7 +14,7 @@ class Attention(Norms):
         """Build x * cos + rotate_half(x) * sin; the layer saves nothing because cos and sin belong to the model."""
         tape = self.tape
         width, element = tape.width[x], tape.element[x]
-        if self.mode.liger:
+        if "rotary" in self.mode.liger:
             return x
         if self.family.rotary == "complex":  # pairs of fp32 numbers times a constant
             return self.cast(tape.apply((self.cast(x, 4),), width, 4), element)

@@ -20,6 +20,10 @@ FEED_FORWARD: Final = frozenset(("down_proj", "fc2", "dense_4h_to_h", "w2", "c_p
 _DENSE: Final = {"loha": 12, "fourierft": 12}
 
 
+FUSED_PARTS: Final = frozenset(("norm", "rotary", "mlp"))
+"""Parts of a layer for which Liger has kernels."""
+
+
 class Mode(Frozen):
     """Properties besides the architecture that affect a layer's memory; sizes are bytes per element."""
 
@@ -77,7 +81,8 @@ class Mode(Frozen):
     """
     kernels: frozenset[str] = frozenset()
     """Parts of a layer that run in fused LoRA kernels: mlp, qkv, o."""
-    liger: bool = False
+    liger: frozenset[str] = frozenset()
+    """Parts of a layer that run in Liger's kernels, or in compiled code, which keeps the same: norm, rotary, mlp."""
     overwrites: bool = False
     """True if the backward passes of Liger's norms and gated units overwrite their inputs."""
     accumulates: bool = False

@@ -15,7 +15,7 @@ class FeedForward(Norms):
     def activate(self, x: int) -> int:
         """Build silu or gelu, which saves its input. Under Liger, return `x`: the product includes the activation."""
         tape = self.tape
-        if self.mode.liger:
+        if "mlp" in self.mode.liger:
             return x
         return tape.apply((x,), tape.width[x], tape.element[x], saves=(x,))
 
@@ -99,7 +99,7 @@ class FeedForward(Norms):
         if self.family.limited:
             gate, up = (tape.apply((item,), tape.width[item], tape.element[item], saves=(item,)) for item in (gate, up))
         width, element = tape.width[up], tape.element[up]
-        scratch = -2 * width * element if self.mode.overwrites else 0
+        scratch = -2 * width * element if self.mode.overwrites and "mlp" in self.mode.liger else 0
         return tape.apply((gate, up), width, element, saves=(gate, up), scratch=scratch)
 
     def build_feed_forward(self, x: int) -> int:

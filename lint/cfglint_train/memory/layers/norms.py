@@ -13,7 +13,7 @@ class Norms(Matrices):
     def apply_norm(self, x: int, heads: float = 1) -> int:
         """Build the family's norm over the width of `x`, or over each of `heads` parts of it."""
         kind = self.family.norm
-        if self.mode.liger and kind in ("rms", "rms_fp32"):
+        if "norm" in self.mode.liger and kind in ("rms", "rms_fp32"):
             return self.apply_fused_norm(x, heads)
         norms = {
             "rms": self.apply_rms_norm,
