@@ -303,13 +303,17 @@ def find_smallest_for(
             solution = solve(problem, before, dimensions, bound, SAFE, goal)
             if solution is not None:
                 return solution
+    if goal != "default" and (solution := solve(problem, before, all_, "upper", goal=goal)) is not None:
+        return solution
     for dimensions in (all_, free):  # beside moves that give something up, free ones must be of use
         solution = solve(problem, before, dimensions, goal=goal) or solution
         if solution is not None and solution.after.verdict == "fits":
             break
     # Offloading keeps the samples whole; it is no move because the host's memory is unknown.
     is_host_known = run.hardware.get_capacity("host") is not None
-    return None if _is_cut(solution) and not is_host_known and find_sufficient(run) else solution
+    if _is_cut(solution) and not is_host_known and find_sufficient(run):
+        return solve(problem, before, [dimension for dimension in all_ if dimension.field != _LENGTH], goal=goal)
+    return solution
 
 
 _LENGTH: Final[Field] = "sequence.length"
