@@ -155,8 +155,14 @@ def _choose_least(
 
 
 def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None) -> int | None:
-    """Return the bytes to book per GPU for `phases` (None: all) with changes, or None if none is estimated."""
+    """Return the bytes to book per GPU for `phases` (None: all) with changes, or None if none is estimated.
+
+    Beside an inference engine, return the upper bound: its share of the GPU is stated and has no margin.
+    """
     changed = run.replace_fields(changes) if changes else run
+    if compute_engine_pool(changed.plan, changed.hardware.get_capacity("gpu")):
+        judgement = judge(changed, "gpu", phases)
+        return None if judgement is None else judgement.high
     booking = find_booking(phase for phase in changed.estimate.phases if phases is None or phase.name in phases)
     return None if booking is None else booking[0]
 
