@@ -110,7 +110,8 @@ class BruteForce:
             ways.insert(0, keeps_batch)
         if goal != "default":  # "free" are then all safe moves, so that the first search is over all of them
             ways.insert(0, bool)
-        for bound, way in itertools.product(("upper", "margin", "expected"), ways):
+        bounds = ("margin", "expected") if goal == "default" else ("upper", "margin", "expected")
+        for bound, way in itertools.product(bounds, ways):
             best = self.find_best(bound, lambda moves, way=way: is_safe(moves) and way(moves))  # type: ignore[misc]
             if best is not None:
                 return best
