@@ -47,10 +47,10 @@ def test_a_goal_takes_a_slower_change_that_fits_before_a_tight_run(goal) -> None
     assert (solution.verdict, solution.slowdown) == ("fits", 1.07)
 
 
-def test_a_safe_change_that_fits_comes_before_a_faster_tight_one() -> None:
-    """Half the batch is tight on this GPU; a quarter fits."""
+def test_a_goal_takes_a_change_that_fits_before_a_faster_tight_one() -> None:
+    """Half the batch is tight on this GPU, a quarter fits."""
     text = FSDP.replace("micro_batch_size: 4", "micro_batch_size: 8")
-    solution = fit(make_tight(), text).solution
+    solution = fit(make_tight(), text, goal="throughput").solution
     assert solution is not None
     assert solution.settings[0] == "micro_batch_size: 8 -> 2"
     assert solution.verdict == "fits"
@@ -109,3 +109,26 @@ def test_a_faster_change_says_why_it_was_not_chosen() -> None:
     assert rows["gradient_checkpointing"] == ("fits", "")
     assert rows["micro_batch_size"] == ("tight", "only tight")
     assert rows["sequence_len"] == ("fits", "gives more up")
+
+
+GROUPS = """\
+python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 2 --ref.num_nodes 1 \\
+  --ref.num_gpus_per_node 2 --critic.num_nodes 1 --critic.num_gpus_per_node 2 --reward.num_nodes 1 \\
+  --reward.num_gpus_per_node 2 --vllm.num_engines 2 --ds.zero_stage 3 --actor.model_name_or_path Qwen/Qwen2.5-14B \\
+  --reward.model_name_or_path Qwen/Qwen2.5-14B --data.prompt_dataset x --actor.gradient_checkpointing_enable \\
+  --data.max_len 2048 --train.micro_batch_size 1 --train.batch_size 128
+"""
+
+
+def test_each_group_of_a_job_gets_the_gpus_that_it_needs() -> None:
+    """The critic needs 117 GiB on 2 GPUs and the actor 126; the frozen models fit on theirs."""
+    options = api.Options(isolated=True, gpu="A100-80GB", nodes=2, gpus_per_node=8)
+    [ladder] = api.fit("run.sh", options, {"run.sh": GROUPS}).ladders
+    assert ladder.hardware_need is not None
+    assert ladder.hardware_need.description.startswith(
+        "use 18 GPUs (`--actor.num_gpus_per_node: 8`, 4 GPUs per node for the critic model), or a GPU with at least "
+    )
+    text = GROUPS.replace("actor.num_gpus_per_node 2", "actor.num_gpus_per_node 8")
+    text = text.replace("critic.num_gpus_per_node 2", "critic.num_gpus_per_node 4")
+    [run] = api.fit("run.sh", options, {"run.sh": text}).runs
+    assert run.verdict == "fits"

@@ -323,7 +323,7 @@ def test_what_would_hold_the_step_holds_the_rollout() -> None:
 
 
 @pytest.mark.parametrize(("share", "words"), [
-    ("0.3", "use a GPU with at least 118 GiB (H200); more GPUs do not help"),
+    ("0.3", "use a GPU with at least 126 GiB (H200); more GPUs do not help"),
     (
         "0.9",
         "neither more nor larger GPUs help, because the engine takes a share of each (`vllm_gpu_memory_utilization`)",

@@ -36,7 +36,8 @@ class Judgement(Frozen):
     def high(self) -> int:
         """Highest upper bound of the compared phases, which may be that of a phase with a lower expected size."""
         compared = (item for item in self.run.estimate.phases if self.phases is None or item.name in self.phases)
-        return max(budget.high for item in compared if (budget := getattr(item, self.resource)) is not None)
+        budgets: list[Budget | None] = [getattr(item, self.resource) for item in compared]
+        return max(budget.high for budget in budgets if budget is not None)
 
     @property
     def quantity(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, judge
 from cfglint_train.fitting import places, words
@@ -14,6 +14,7 @@ from cfglint_train.hardware import gpus
 from cfglint_train.memory.budget import Resource
 from cfglint_train.memory.comparable import find_booking
 from cfglint_train.memory.rollout import compute_engine_pool
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -38,7 +39,7 @@ class HardwareNeed(Frozen):
     lacking_places: Mapping[Resource, int] = {}
     """Expected bytes on the host and the disk, if they lack room on the present nodes."""
     size_settings: tuple[str, ...] = ()
-    """Settings that give the job the GPUs, if its own options set the size of the group that trains."""
+    """Settings that give the job the GPUs, as text, if its own options set the sizes of its groups."""
     has_gpu_room: bool = False
     """True if the present GPUs have room, so that only the host or the disk is too small."""
 
@@ -47,7 +48,7 @@ class HardwareNeed(Frozen):
         """Text such as `use 16 GPUs (2 nodes), or a GPU with at least 92.0 GiB (H200)`."""
         ways = []
         if self.nodes is not None:
-            where = ", ".join(f"`{setting}`" for setting in self.size_settings) or f"{self.nodes} nodes"
+            where = ", ".join(self.size_settings) or f"{self.nodes} nodes"
             ways.append(f"{self.gpus} GPUs ({where})")
         other_needs = [f"{format_gib(size)} of {_OTHERS[place]}" for place, size in self.lacking_places.items()]
         if self.has_gpu_room:
@@ -119,8 +120,10 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
         else {}
     )
     gpu_count = None if nodes is None else nodes * local
-    sizes = more_gpus or {} if _has_own_group(run) else {}
-    size_settings = tuple(f"{run.spell_key(field)}: {size}" for field, size in sizes.items())
+    if more_gpus is not None and "launch.nodes" not in more_gpus:
+        groups = changed.replace_fields(more_gpus).plan.launch.groups or ()
+        gpu_count = sum(count for _, count in groups) or gpu_count
+    size_settings = tuple(_describe_groups(run, more_gpus or {})) if _has_own_group(run) else ()
     return HardwareNeed(need, nodes, gpu_count, card, settings, share, lacking, size_settings, has_room)
 
 
@@ -155,8 +158,14 @@ def _choose_least(
 
 
 def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None) -> int | None:
-    """Return the bytes to book per GPU for `phases` (None: all) with changes, or None if none is estimated."""
+    """Return the bytes to book per GPU for `phases` (None: all) with changes, or None if none is estimated.
+
+    Beside an inference engine, return the upper bound: its share of the GPU is stated and has no margin.
+    """
     changed = run.replace_fields(changes) if changes else run
+    if compute_engine_pool(changed.plan, changed.hardware.get_capacity("gpu")):
+        judgement = judge(changed, "gpu", phases)
+        return None if judgement is None else judgement.high
     booking = find_booking(phase for phase in changed.estimate.phases if phases is None or phase.name in phases)
     return None if booking is None else booking[0]
 
@@ -166,25 +175,62 @@ def _has_own_group(run: Run) -> bool:
     return not run.framework.launch_interface.uses_all_launched_gpus(run.main)
 
 
-def _find_more_gpus(run: Run, phases: Collection[str] | None, room: int) -> dict[Field, int] | None:
+def _find_more_gpus(run: Run, phases: Collection[str] | None, room: int) -> dict[Field, Any] | None:
     """Return the smallest increase of the GPUs with which what is booked for the phases (None: all) fits, or None.
 
-    It is the number of GPUs per node if the job uses only some of those in each node, else the number of nodes. Return
-    None if the present number is unknown, or if more GPUs do not help. `room`: bytes that may be booked per GPU.
+    It is the number of GPUs per node of each group that needs more, if the job uses only some of those in each node,
+    else the number of nodes. Return None if the present number is unknown, or if more GPUs do not help. `room`: bytes
+    that may be booked per GPU.
     """
 
-    def can_fit_with(changes: Mapping[Field, int]) -> bool:
+    def can_fit_with(changes: Mapping[Field, Any]) -> bool:
         more = run.replace_fields(changes)
         need = _compute_need(more, {}, phases)
         return need is not None and need <= room and not (phases is None and places.list_lacking(more))
 
-    local, available = run.plan.launch.gpus_per_node, run.cluster[1]
-    while _has_own_group(run) and local and available and local * 2 <= available:
-        local *= 2
-        if can_fit_with({"launch.gpus_per_node": local}):
-            return {"launch.gpus_per_node": local}
+    grown = _grow_groups(run, phases, room) if _has_own_group(run) else None
+    if grown and can_fit_with(grown):
+        return grown
     nodes = _find_nodes(run.plan.launch.nodes, lambda nodes: can_fit_with({"launch.nodes": nodes}))
     return None if nodes is None else {"launch.nodes": nodes}
+
+
+def _grow_groups(run: Run, phases: Collection[str] | None, room: int) -> dict[Field, Any] | None:
+    """Return the GPUs per node of each group of models, doubled until its phases need at most `room` bytes.
+
+    Return None if a node does not have as many. Models of one pool share its GPUs.
+    """
+    available, changes = run.cluster[1], dict[Field, Any]()
+    while available:
+        grown = run.replace_fields(changes) if changes else run
+        roles = grown.plan.model.roles or ()
+        names = [phase.name for phase in grown.estimate.phases if phases is None or phase.name in phases]
+        lacking = {name for name in names if (_compute_need(grown, {}, (name,)) or 0) > room}
+        if not lacking:
+            break
+        trains = bool(lacking - {role.name for role in roles})
+        pools = {role.pool for role in roles if role.name in lacking or (trains and role.name == "actor")}
+        local = (grown.plan.launch.gpus_per_node or available) * (1 + trains)
+        if roles:
+            changes["model.roles"] = tuple(
+                role._replace(gpus_per_node=(role.gpus_per_node or available) * 2) if role.pool in pools else role
+                for role in roles
+            )
+        if trains:
+            changes["launch.gpus_per_node"] = local
+        if max([local, *(role.gpus_per_node or 0 for role in changes.get("model.roles", ()))]) > available:
+            return None
+    return changes
+
+
+def _describe_groups(run: Run, changes: Mapping[Field, Any]) -> Iterator[str]:
+    """Yield the settings that give each group its GPUs; without a plan field of their own, those of other models."""
+    for field in ("launch.gpus_per_node", "launch.nodes"):
+        if field in changes:
+            yield f"`{run.spell_key(get_field(field))}: {changes[get_field(field)]}`"
+    for old, new in zip(run.plan.model.roles or (), changes.get("model.roles", ())):
+        if new.gpus_per_node != old.gpus_per_node and new.name != "actor":
+            yield f"{new.gpus_per_node} GPUs per node for the {new.name} model"
 
 
 def _find_nodes(too_few: int | None, can_fit_on: Callable[[int], bool]) -> int | None:

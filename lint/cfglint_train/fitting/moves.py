@@ -117,7 +117,9 @@ def list_dimensions(run: Run, lacking: LackingPhases, keep: Collection[str] = ()
         *_generate_lengths(run, lacking),
     ):
         moves_by_field.setdefault(field, []).append(move)
-    unordered = {row["field"] for row in load_table()["moves"] if not row.get("ordered", True)}
+    phases = {phase.name for phase in run.estimate.phases}
+    rows = load_table()["moves"]
+    unordered = {row["field"] for row in rows if not row.get("ordered", True) or row.get("raises") in phases}
     all_dimensions = [Dimension(field, tuple(moves), field not in unordered) for field, moves in moves_by_field.items()]
     # The first step of accumulation needs additional memory: gradients are kept between micro batches.
     accumulates = (run.plan.batch.accumulation or 1) > 1 and not run.plan.parallel.defers_reduction

@@ -235,7 +235,7 @@ class Run:
         stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, value in changes.items():
             current = stated_plan.values.get(field)
-            stated_plan.put(field, value, current.origin if current is not None else Origin("inferred", note="a fix"))
+            stated_plan.put(field, value, current.origin if current is not None else Origin("user", note="a fix"))
         return _infer_run(self.inputs, stated_plan, self.architecture)
 
     def assume_fields(self, notes: Mapping[Field, str]) -> Run:
