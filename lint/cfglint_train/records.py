@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.fitting.moves import Basis
 from cfglint_train.foundation.frozen import dataclass
+from cfglint_train.foundation.typed import Literal
 from cfglint_train.memory.budget import Resource, Verdict
 from cfglint_train.plan.certainty import Certainty
 
@@ -115,6 +116,15 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnRuns:
+    """The user's own measured runs that moved the interval of an estimate."""
+
+    effect: Literal["narrowed", "widened"]
+    runs: int
+    """Number of different set-ups that were measured; with `widened`, of those outside of their interval."""
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """A peak in bytes: `expected` is the sum of the components; `low` and `high` bound the true value."""
 
@@ -126,6 +136,8 @@ class Budget:
     verdict: Verdict | None
     rests_on: tuple[str, ...]
     """Published measurements of comparable jobs, whose residuals bound the interval of a GPU."""
+    own_runs: OwnRuns | None
+    """The user's own runs that moved `low` and `high`; None if none did."""
     components: tuple[Component, ...]
 
 

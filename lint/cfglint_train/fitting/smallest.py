@@ -146,7 +146,10 @@ def _compute_need(budget: Budget, bound: Bound) -> float:
         return budget.expected
     if bound == "upper":
         return budget.high
-    return min(budget.high, budget.expected * (1 + find_booking_margin(budget.setup, load_table().residuals).high))
+    margin = find_booking_margin(budget.setup, load_table().residuals).high
+    if budget.own_runs is not None:
+        margin = budget.own_runs.move_high(margin)
+    return min(budget.high, budget.expected * (1 + margin))
 
 
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:

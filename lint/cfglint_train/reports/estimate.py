@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_rules import registry
 from cfglint_train import records
-from cfglint_train.findings.verdicts import format_interval
+from cfglint_train.findings.verdicts import describe_own_runs, format_interval
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import format_route
@@ -193,18 +193,28 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
         if format_gib(part.bytes) != _NOTHING:
             yield f"      {part.name:<28}{format_gib(part.bytes):>10}  {part.formula}"
     if resource == "gpu":
-        residual = comparable.find_residual(getattr(worst, resource).setup, table_of_evidence().residuals)
+        budget: Budget = getattr(worst, resource)
+        residual = comparable.find_residual(budget.setup, table_of_evidence().residuals)
         errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
         rows = f"{len(residual.evidence)} published measurements ({errors})"
-        yield f"    interval: from the parts; at least the error of {rows}"
+        yield f"    interval: from the parts; at least the error of {rows}{_describe_own_runs(budget)}"
         yield f"    {_describe_booking(phases)}"
+
+
+def _describe_own_runs(budget: Budget) -> str:
+    """Return how the user's own runs move the interval, with the range of their errors, or an empty string."""
+    if budget.own_runs is None:
+        return ""
+    return f"; {describe_own_runs(budget)} ({budget.own_runs.low:+.1%} to {budget.own_runs.high:+.1%})"
 
 
 def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
     """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
     residuals = table_of_evidence().residuals
     budgets = (phase.gpu for phase in phases if phase.gpu is not None)
-    bookings = (comparable.compute_booking(item.setup, item.expected, item.high, residuals) for item in budgets)
+    bookings = (
+        comparable.compute_booking(item.setup, item.expected, item.high, residuals, item.own_runs) for item in budgets
+    )
     return max(bookings, key=lambda pair: pair[0], default=None)
 
 
@@ -212,9 +222,12 @@ def _describe_booking(phases: Sequence[Phase]) -> str:
     booking = find_booking(phases)
     assert booking is not None
     size, margin = booking
+    is_moved = margin.high != table_of_evidence().residuals[margin.id].high
+    effects = {describe_own_runs(phase.gpu) for phase in phases if phase.gpu is not None} - {""}
+    own_runs = f", {effects.pop()}" if is_moved else ""
     return (
         f"book at least {format_gib(size)}: the upper bound, or {margin.high:.0%} above the expected value if that is "
-        f"more ({margin.id}: the margin of {len(margin.evidence)} published measurements)"
+        f"more ({margin.id}: the margin of {len(margin.evidence)} published measurements{own_runs})"
     )
 
 
@@ -378,6 +391,7 @@ def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget
         capacity=capacity,
         verdict=None if capacity is None else compute_verdict(budget, capacity),
         rests_on=_list_evidence(budget),
+        own_runs=None if budget.own_runs is None else records.OwnRuns(budget.own_runs.effect, budget.own_runs.runs),
         components=tuple(
             [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
         ),
