@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train import api
+from cfglint_train.calibration import record as recording
 from cfglint_train.calibration.compare import compare
 from cfglint_train.calibration.logs import Figure, find_figures, read_figures
 from cfglint_train.calibration.rows import read_rows
 from cfglint_train.foundation.errors import UsageError
 from tests.support.command import run_cfglint
+from tests.support.corpus import REPOSITORY
 
 GIB, MIB = 2**30, 2**20
 
@@ -217,6 +220,17 @@ def test_a_row_has_no_path_and_no_name(here):
     assert rows[2]["model"] == rows[2]["shape"]["id"] == ""
     names = {value for row in rows for value in row["plan"].values() if isinstance(value, str)}
     assert getpass.getuser() not in names
+
+
+def test_every_run_has_its_estimate_without_names_and_paths(monkeypatch):
+    monkeypatch.setattr(recording, "list_assumption_notes", lambda run: [])
+    runs = api.estimate(REPOSITORY / "fixtures" / "fit", api.Options(isolated=True)).raw.runs
+    runs = [run for run in runs if not run.plan.model.roles and not run.estimate.missing]
+    assert len(runs) > 25
+    for run in runs:  # `build_rows` raises an error if the estimate of the row differs
+        [row] = recording.build_rows(run, [Figure("allocated", GIB, "a test")])
+        texts = {value for value in row["plan"].values() if isinstance(value, str)}
+        assert not any(set(text) & set("/~@") for text in texts)
 
 
 def test_rows_are_evidence_for_calibrate_report(here):

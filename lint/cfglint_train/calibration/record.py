@@ -33,10 +33,10 @@ from cfglint_train.settings.own_runs import LOWER_BOUND, load_own_runs, parse_ro
 from cfglint_train.version import VERSION
 
 _TEXTS: Final[frozenset[Field]] = frozenset((
-    "activations.attention", "data.token_dtype", "method.lora_kernel_parts", "method.lora_modules_to_save",
-    "method.lora_target_parameters", "method.lora_target_pattern", "method.lora_targets", "method.quantization",
-    "method.stage", "method.unfrozen", "model.init_device", "optimizer.name", "optimizer.targets",
-    "parallel.communication", "parallel.wrapped_classes",
+    "activations.attention", "checkpoint.checkpointer", "data.token_dtype", "method.lora_kernel_parts",
+    "method.lora_modules_to_save", "method.lora_target_parameters", "method.lora_target_pattern", "method.lora_targets",
+    "method.quantization", "method.stage", "method.unfrozen", "model.init_device", "optimizer.name",
+    "optimizer.targets", "parallel.communication", "parallel.wrapped_classes",
 ))  # fmt: skip
 """Fields of free text that a row may hold: formats, and names of modules and classes. All other text is left out."""
 
