@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.fitting.moves import Basis
 from cfglint_train.foundation.frozen import dataclass
-from cfglint_train.foundation.typed import Literal
 from cfglint_train.memory.budget import Resource, Verdict
 from cfglint_train.plan.certainty import Certainty
 
@@ -119,9 +118,10 @@ class Component:
 class OwnRuns:
     """The user's own measured runs that moved the interval of an estimate."""
 
-    effect: Literal["narrowed", "widened"]
-    runs: int
-    """Number of different set-ups that were measured; with `widened`, of those outside of their interval."""
+    narrowed: int
+    """Number of set-ups that narrowed it; 0 if none did."""
+    widened: int
+    """Number of set-ups outside of their own interval that widened it; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def test_runs_inside_of_their_interval_never_widen(measurements):
     for before, after in zip(PUBLISHED.phases, apply_own_runs(PUBLISHED, summarise_all(inside)).phases):
         assert before.gpu.low <= after.gpu.low
         assert after.gpu.high <= before.gpu.high
-        assert after.gpu.own_runs is None or after.gpu.own_runs.effect == "narrowed"
+        assert after.gpu.own_runs is None or not after.gpu.own_runs.widened
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 50))

@@ -45,7 +45,7 @@ output_dir: {out}
 STATED = ("--gpu", "A100-80GB", "--gpus-per-node", "1", "--nodes", "1")
 OPTIONS = api.Options(gpu="A100-80GB", gpus_per_node=1, nodes=1)
 DEFAULT = Path(".cfglint", "measurements.jsonl")
-NARROWED = records.OwnRuns("narrowed", 3)
+NARROWED = records.OwnRuns(narrowed=3, widened=0)
 
 
 @pytest.fixture
@@ -136,11 +136,24 @@ def test_a_run_outside_of_its_interval_widens_it(here, factor):
     published = estimate_step(here, name)["backward"]
     record_run(here, 1, factor)
     widened = estimate_step(here, name)["backward"]
-    assert widened.own_runs == records.OwnRuns("widened", 1)
+    assert widened.own_runs == records.OwnRuns(narrowed=0, widened=1)
     assert widened.low <= published.low
     assert widened.high >= published.high
     assert widened.low <= widened.expected * max(factor, 1) <= widened.high + 1
     assert "widened by 1 of your runs" in run_cfglint("estimate", name, *STATED, cwd=here).out
+
+
+def test_a_run_beyond_one_edge_leaves_the_other_edge_to_the_rest(here):
+    name = write_config(here, 4)
+    published = estimate_step(here, name)["backward"]
+    for micro, factor in ((1, 0.7), (2, 1.0), (3, 1.0)):
+        record_run(here, micro, factor)
+    moved = estimate_step(here, name)["backward"]
+    assert moved.own_runs == records.OwnRuns(narrowed=3, widened=1)
+    assert moved.low < published.low
+    assert moved.high < published.high
+    said = run_cfglint("estimate", name, *STATED, cwd=here).out
+    assert "narrowed by 3 and widened by 1 of your runs" in said
 
 
 def test_what_ran_out_of_memory_only_widens(here):

@@ -242,12 +242,14 @@ def _describe_effect(run: Run, path: str) -> Iterator[str]:
     if own_runs is None:
         return
     name = f"{run.framework.title}, {kind.removeprefix(PREFIX)} layers"
-    if own_runs.effect == "widened":
-        yield f"  {name}: intervals are widened, because {own_runs.runs} of your runs lie outside of theirs"
-    elif own_runs.setups < MIN_OWN_SETUPS:
-        yield f"  {name}: {own_runs.setups} of {MIN_OWN_SETUPS} different set-ups; from then on, intervals are narrowed"
+    setups = own_runs.setups
+    if setups < MIN_OWN_SETUPS:
+        yield f"  {name}: {setups} of {MIN_OWN_SETUPS} different set-ups; from then on, intervals are narrowed"
     else:
-        yield f"  {name}: intervals are narrowed by {own_runs.setups} of your runs"
+        yield f"  {name}: intervals are narrowed by {setups} of your runs"
+    for count, side in ((own_runs.below, "below"), (own_runs.above, "above")):
+        if count:
+            yield f"  the {'lower' if side == 'below' else 'upper'} edge is widened: {count} of them lie {side} theirs"
 
 
 def format_recorded(recorded: Recorded) -> Iterator[str]:

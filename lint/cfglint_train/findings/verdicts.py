@@ -162,7 +162,10 @@ def format_interval(budget: Budget) -> str:
 
 def describe_own_runs(budget: Budget) -> str:
     """Return the effect of the user's own runs on the interval, `narrowed by 3 of your runs`, or an empty string."""
-    return "" if budget.own_runs is None else f"{budget.own_runs.effect} by {budget.own_runs.runs} of your runs"
+    if budget.own_runs is None:
+        return ""
+    effects = (("narrowed", budget.own_runs.narrowed), ("widened", budget.own_runs.widened))
+    return f"{' and '.join(f'{effect} by {count}' for effect, count in effects if count)} of your runs"
 
 
 def _find_filling_release(run: Run) -> str | None:

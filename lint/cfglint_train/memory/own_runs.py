@@ -122,6 +122,10 @@ def apply_own_runs(result: Estimate, evidence: Mapping[str, OwnRuns]) -> Estimat
     low, high = own_runs.move_low(published_low), own_runs.move_high(published_high)
     if (low, high) == (published_low, published_high):
         return result
+    own_runs = own_runs._replace(
+        narrowed=own_runs.setups if low > published_low or high < published_high else 0,
+        widened=own_runs.below * (low < published_low) + own_runs.above * (high > published_high),
+    )
     lower, upper = int(expected * (1 + low)), ceil(expected * (1 + high))
     phases = []
     for phase in result.phases:

@@ -391,7 +391,9 @@ def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget
         capacity=capacity,
         verdict=None if capacity is None else compute_verdict(budget, capacity),
         rests_on=_list_evidence(budget),
-        own_runs=None if budget.own_runs is None else records.OwnRuns(budget.own_runs.effect, budget.own_runs.runs),
+        own_runs=None
+        if budget.own_runs is None
+        else records.OwnRuns(budget.own_runs.narrowed, budget.own_runs.widened),
         components=tuple(
             [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
         ),
