@@ -105,6 +105,12 @@ SETTINGS = {
         "the same repository. `--write-baseline` writes it.",
         'baseline = "cfglint-baseline.json"',
     ),
+    "measurements": Text(
+        "The file with the peaks of your own runs, which narrow intervals ([details](memory/own-runs.md)). The path is "
+        "relative to this file, in the same repository. `cfglint calibrate record` adds to it. The default is in the "
+        "root of the repository, whatever the folder of the settings file.",
+        'measurements = "evidence/runs.jsonl"',
+    ),
     "max-cpu-seconds": Text(
         "The CPU seconds that a whole run may use, in all processes. One error (SYN008, exit code 2) names the files "
         "that are not checked by then. Earlier findings are still reported, and no fix is written. The setting of the "
@@ -189,7 +195,8 @@ def _describe_type(name: str) -> str:
         "list of selectors" if name in settings._SELECTORS
         else "list of globs" if name in settings._GLOBS
         else "true or false" if name in settings._BOOLEANS
-        else "string" if name in ("output-format", "rule-url", "extend", "fail-on", "cache-dir", "baseline")
+        else "string" if name in ("output-format", "rule-url", "extend", "fail-on")
+        else "string" if name in ("cache-dir", "baseline", "measurements")
         else "list of tables" if name in ("overrides", "require")
         else "number" if name == "max-cpu-seconds"
         else "table"

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Holding,
         Model,
         NotChecked,
+        OwnRuns,
         Phase,
         RelatedPlace,
         Room,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULTS", "Applied", "Budget", "CheckedFile", "Component", "Edit", "EstimateResult", "FactError", "Failure",
     "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model", "NotChecked", "OptionError",
-    "Options", "Phase", "Refused", "RelatedPlace", "Room", "RunCounts", "RunEstimate", "RunFit", "Rung",
+    "Options", "OwnRuns", "Phase", "Refused", "RelatedPlace", "Room", "RunCounts", "RunEstimate", "RunFit", "Rung",
     "SettingsError", "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "estimate", "fit", "fix",
     "ignore", "lint", "rules", "settings",
 ]  # fmt: skip

@@ -115,6 +115,16 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnRuns:
+    """The user's own measured runs that moved the interval of an estimate."""
+
+    narrowed: int
+    """Number of set-ups that narrowed it; 0 if none did."""
+    widened: int
+    """Number of set-ups outside of their own interval that widened it; 0 if none did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """A peak in bytes: `expected` is the sum of the components; `low` and `high` bound the true value."""
 
@@ -126,6 +136,8 @@ class Budget:
     verdict: Verdict | None
     rests_on: tuple[str, ...]
     """Published measurements of comparable jobs, whose residuals bound the interval of a GPU."""
+    own_runs: OwnRuns | None
+    """The user's own runs that moved `low` and `high`; None if none did."""
     components: tuple[Component, ...]
 
 

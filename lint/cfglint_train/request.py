@@ -193,7 +193,7 @@ def load_fixed_settings(options: Options) -> Settings | None:
     """Return the settings that the options fix for every file, or None if each file has its own settings."""
     if options.config is not None:
         return load_settings(os.fspath(options.config), options.settings_files)
-    return Settings(os.getcwd()) if options.isolated else None
+    return Settings(os.getcwd(), measurements=None) if options.isolated else None
 
 
 def _check_selectors(option: str, values: Iterable[str]) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.calibration.traced import build_plan, parse_architecture
+from cfglint_train.calibration.traced import build_plan
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.setup_builder import read_setup
+from cfglint_train.models.stated import parse_architecture
 from tests.memory.moments import list_moments
 from tests.memory.test_oracle import missing
 from tests.support.cases import for_each

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.calibration.traced import build_plan, parse_architecture
+from cfglint_train.calibration.traced import build_plan
 from cfglint_train.memory.activations import build_stack
 from cfglint_train.memory.layers.families import FAMILIES, LEAVES, is_traced
 from cfglint_train.memory.layers.kinds import Kind
@@ -21,6 +21,7 @@ from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Recurrent
 from cfglint_train.models.recurrent import read_recurrent
+from cfglint_train.models.stated import parse_architecture
 from tests.memory.moments import list_moments
 from tests.memory.test_grid import HEAD
 from tests.memory.test_oracle import ORACLES, missing

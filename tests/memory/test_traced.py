@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from cfglint_train.calibration.rows import read_evidence
-from cfglint_train.calibration.traced import build_plan, parse_architecture
+from cfglint_train.calibration.traced import build_plan
 from cfglint_train.memory.activations import compute_activations
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.logits import build_head
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.setup_builder import read_setup
+from cfglint_train.models.stated import parse_architecture
 from tests.memory.moments import list_moments
 from tests.memory.test_mixers import LINES as BESIDE
 from tests.support.cases import for_each

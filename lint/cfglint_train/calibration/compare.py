@@ -20,7 +20,15 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory import comparable
-from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, compute_verdict
+from cfglint_train.memory.budget import (
+    VERDICTS,
+    Budget,
+    Phase,
+    Verdict,
+    compute_figure,
+    compute_interval,
+    compute_verdict,
+)
 from cfglint_train.memory.calibration import Residual, load_table
 from cfglint_train.memory.estimate import estimate_setup, merge_stages
 from cfglint_train.memory.phase_budget import find_flow_residual
@@ -309,32 +317,3 @@ def _is_over_capacity(phases: list[Phase], capacity: int | None) -> bool:
     return capacity is not None and any(
         compute_verdict(_get_budget(phase), capacity) == "does not fit" for phase in phases
     )
-
-
-def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
-    """Return the expected value of a counter, in bytes.
-
-    If the allocations fit, the total is capped at `capacity`, because torch frees cached blocks before an
-    allocation fails.
-    """
-    if counter.startswith("allocated"):
-        return budget.allocated
-    total = budget.reserved + budget.cached
-    if counter.startswith("driver"):
-        total += budget.expected - budget.reserved
-    return min(total, capacity) if capacity and budget.allocated <= capacity else total
-
-
-def compute_interval(budget: Budget, counter: str, capacity: int | None) -> tuple[float, float]:
-    """Return the low and the high bound of a counter, in bytes.
-
-    If the source does not name the counter, the interval runs from the low bound of allocated memory to the high bound
-    of the driver's figure. If the high bound exceeds `capacity`, the low bound is lowered, because torch may have freed
-    cached blocks.
-    """
-    low, high = budget.get_bounds(counter)
-    if capacity and high > capacity and not counter.startswith("allocated"):
-        low -= budget.spans[-1]
-    if counter.endswith("?"):
-        low, high = budget.get_bounds("allocated")[0], max(high, budget.get_bounds("driver")[1])
-    return low, min(high, capacity) if capacity and low <= capacity else high

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.calibration.rows import Row
-from cfglint_train.calibration.traced import parse_architecture
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.colocated_models import ColocatedModel
@@ -19,6 +18,7 @@ from cfglint_train.memory.optimizers import Scratch
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.models.lookup import find_entry
+from cfglint_train.models.stated import parse_architecture
 from cfglint_train.plan.fields import validate_fields
 from cfglint_train.plan.names import Field
 

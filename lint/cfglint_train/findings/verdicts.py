@@ -167,6 +167,14 @@ def format_interval(budget: Budget) -> str:
     return f" ({low} to {high})" if low != high else ""
 
 
+def describe_own_runs(budget: Budget) -> str:
+    """Return the effect of the user's own runs on the interval, `narrowed by 3 of your runs`, or an empty string."""
+    if budget.own_runs is None:
+        return ""
+    effects = (("narrowed", budget.own_runs.narrowed), ("widened", budget.own_runs.widened))
+    return f"{' and '.join(f'{effect} by {count}' for effect, count in effects if count)} of your runs"
+
+
 def _find_filling_release(run: Run) -> str | None:
     """Return the newest candidate release that fills all packs to the full length, or None if no candidate does."""
     package, fills_packs = run.framework.manifest.package, run.framework.traits.fills_packs

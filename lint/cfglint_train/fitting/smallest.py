@@ -146,7 +146,8 @@ def _compute_need(budget: Budget, bound: Bound) -> float:
         return budget.expected
     if bound == "upper":
         return budget.high
-    return min(budget.high, budget.expected * (1 + find_booking_margin(budget.setup, load_table().residuals).high))
+    margin = find_booking_margin(budget.setup, load_table().residuals, budget.own_runs).high
+    return min(budget.high, budget.expected * (1 + margin))
 
 
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
@@ -88,6 +89,18 @@ def read_anywhere(path: str) -> bytes:
         return b""  # files that the kernel generates (/proc/kmsg) have no size either, and may never end
     with open(path, "rb", buffering=0) as file:  # a buffer would be as large as the limit
         return file.readall() if status.st_size <= MAX_BYTES else file.read(MAX_BYTES + 1)
+
+
+def read_pieces(path: str) -> Iterator[str]:
+    """Yield the text of a file named on the command line in pieces of 1 MiB, whatever its size.
+
+    Raise `OSError` if it cannot be read or is not a regular file.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        while piece := file.read(2**20):
+            yield piece
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -217,12 +217,16 @@ def _load_base_settings(changes: ChangedFiles) -> Files:
 
 
 def _find_used_settings(result: Result, options: Options) -> set[str]:
-    """Return the settings files in effect, with those they extend and their baselines."""
+    """Return the settings files in effect, with those they extend, their baselines and measurements."""
     from cfglint_train import api
+    from cfglint_train.request import find_repository
 
     paths = {os.path.dirname(file.path): file.path for file in result.files}
     settings = (api.settings(options), *(api.settings(options, path) for path in paths.values()))
-    return {path for item in settings for path in (item.source, *item.extended, item.baseline) if path is not None}
+    used = {path for item in settings for path in (item.source, *item.extended, item.baseline) if path is not None}
+    root = find_repository(os.path.join(os.getcwd(), "x"))
+    measurements = {os.path.join(root, item.measurements) for item in settings if item.measurements is not None}
+    return used | set(filter(options.settings_files.has, measurements))
 
 
 def _find_removed_settings(changes: ChangedFiles) -> set[str]:

@@ -31,7 +31,7 @@ def build_settings_resolver(fixed: Settings | None, files: Files = DISK) -> Call
         folder = os.path.dirname(path) or "."
         if folder not in by_folder:
             by_folder[folder] = _validate_settings(
-                discover(folder, found_settings, files) or Settings(os.getcwd()), files
+                discover(folder, found_settings, files) or Settings(os.getcwd(), files=files), files
             )
         return by_folder[folder]
 

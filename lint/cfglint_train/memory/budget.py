@@ -9,12 +9,16 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Literal
 from cfglint_train.memory.component import Component
 
 if TYPE_CHECKING:
+    from cfglint_train.memory.comparable import OwnRuns
     from cfglint_train.memory.plan_reader import Missing
     from cfglint_train.memory.setup import Setup
     from cfglint_train.plan.fields import Plan
     from cfglint_train.plan.names import Field
 
 Resource = Literal["gpu", "host", "disk"]
+
+STEP_PHASES: Final = ("forward", "backward", "optimizer step")
+"""Phases of a training step."""
 
 
 class Budget(Frozen):
@@ -46,6 +50,8 @@ class Budget(Frozen):
     """Setup, plan, and GPU capacity (None if unknown) that the budget was computed from. Between steps, setup and
     plan have no batch.
     """
+    own_runs: OwnRuns | None = None
+    """The user's own runs that moved `low` and `high`, or None if none did. `spans` are not moved."""
 
     @property
     def setup(self) -> Setup:
@@ -81,6 +87,35 @@ class Budget(Frozen):
     def largest(self) -> Component:
         """Component with the most bytes."""
         return max(self.sizes, key=lambda pair: pair[1])[0]
+
+
+def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
+    """Return the expected value of a counter, in bytes.
+
+    If the allocations fit, the total is capped at `capacity`, because torch frees cached blocks before an
+    allocation fails.
+    """
+    if counter.startswith("allocated"):
+        return budget.allocated
+    total = budget.reserved + budget.cached
+    if counter.startswith("driver"):
+        total += budget.expected - budget.reserved
+    return min(total, capacity) if capacity and budget.allocated <= capacity else total
+
+
+def compute_interval(budget: Budget, counter: str, capacity: int | None) -> tuple[float, float]:
+    """Return the low and the high bound of a counter, in bytes.
+
+    If the source does not name the counter, the interval runs from the low bound of allocated memory to the high bound
+    of the driver's figure. If the high bound exceeds `capacity`, the low bound is lowered, because torch may have freed
+    cached blocks.
+    """
+    low, high = budget.get_bounds(counter)
+    if capacity and high > capacity and not counter.startswith("allocated"):
+        low -= budget.spans[-1]
+    if counter.endswith("?"):
+        low, high = budget.get_bounds("allocated")[0], max(high, budget.get_bounds("driver")[1])
+    return low, min(high, capacity) if capacity and low <= capacity else high
 
 
 class Phase(Frozen):

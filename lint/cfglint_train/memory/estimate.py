@@ -13,7 +13,7 @@ from operator import itemgetter
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import host, reserve, rollout
-from cfglint_train.memory.budget import Budget, Estimate, Phase
+from cfglint_train.memory.budget import STEP_PHASES, Budget, Estimate, Phase
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
@@ -134,7 +134,7 @@ def _estimate_groups(
         setup, job = setup_and_job
         if role.trained:
             steps = [
-                phase for phase in estimate_setup(setup, reader, hardware, job=job).phases if phase.name in _STEP_PHASES
+                phase for phase in estimate_setup(setup, reader, hardware, job=job).phases if phase.name in STEP_PHASES
             ]
             worst = max(steps, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)
             if worst is not None:
@@ -145,7 +145,6 @@ def _estimate_groups(
             yield phase._replace(name=role.name)
 
 
-_STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 SCORED: Final = "scored"
 
 
@@ -226,7 +225,7 @@ def estimate_setup(
 
 def build_phases(budgets: PhaseBudget, name: str) -> Iterable[Phase | None]:
     """Return the phase called `name` and those that are computed together with it."""
-    if name in _STEP_PHASES:
+    if name in STEP_PHASES:
         return _build_step_phases(budgets)
     computed = {
         "load": _build_load_phase,
@@ -333,7 +332,7 @@ _BYTES: Final = itemgetter(0)
 def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
     """Return the forward pass, the backward pass and the optimizer step, each with its highest event."""
     setup, flow = budgets.setup, budgets.flow
-    moments: dict[str, list[Sized]] = {name: [] for name in _STEP_PHASES}
+    moments: dict[str, list[Sized]] = {name: [] for name in STEP_PHASES}
     end = build_head(setup)
     others = recomputed = loss = 0.0
     inputs = math.inf

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_rules import registry
 from cfglint_train import records
-from cfglint_train.findings.verdicts import format_interval
+from cfglint_train.findings.verdicts import describe_own_runs, format_interval
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import join_names
@@ -193,9 +193,10 @@ def _render_components(run: Run | StatedPlan, phases: Sequence[Phase], resource:
         if format_gib(part.bytes) != _NOTHING:
             yield f"      {part.name:<28}{format_gib(part.bytes):>10}  {part.formula}"
     if resource == "gpu":
-        residual = comparable.find_residual(getattr(worst, resource).setup, table_of_evidence().residuals)
-        errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
-        yield f"    interval: from the parts; at least the error of {_describe_evidence(run, residual)} ({errors})"
+        budget: Budget = getattr(worst, resource)
+        residual = comparable.find_residual(budget.setup, table_of_evidence().residuals)
+        errors = f"({residual.id}: {residual.low:+.1%} to {residual.high:+.1%}){_describe_own_runs(budget)}"
+        yield f"    interval: from the parts; at least the error of {_describe_evidence(run, residual)} {errors}"
         yield f"    {_describe_booking(run, phases)}"
 
 
@@ -208,13 +209,23 @@ def _describe_evidence(run: Run | StatedPlan, residual: Residual) -> str:
     return f"{len(residual.evidence)} published measurements{note}: {join_names(others)}"
 
 
+def _describe_own_runs(budget: Budget) -> str:
+    """Return how the user's own runs move the interval, with the range of their errors, or an empty string."""
+    if budget.own_runs is None:
+        return ""
+    return f"; {describe_own_runs(budget)} ({budget.own_runs.low:+.1%} to {budget.own_runs.high:+.1%})"
+
+
 def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
     booking = comparable.find_booking(phases)
     assert booking is not None
     size, margin = booking
+    is_moved = margin.high != table_of_evidence().residuals[margin.id].high
+    effects = {describe_own_runs(phase.gpu) for phase in phases if phase.gpu is not None} - {""}
+    own_runs = f", {effects.pop()}" if is_moved else ""
     return (
         f"book at least {format_gib(size)}: the upper bound, or {margin.high:.0%} above the expected value if that is "
-        f"more ({margin.id}: {_describe_evidence(run, margin)})"
+        f"more ({margin.id}: {_describe_evidence(run, margin)}{own_runs})"
     )
 
 
@@ -354,6 +365,9 @@ def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget
         capacity=capacity,
         verdict=None if capacity is None else compute_verdict(budget, capacity),
         rests_on=_list_evidence(budget),
+        own_runs=None
+        if budget.own_runs is None
+        else records.OwnRuns(budget.own_runs.narrowed, budget.own_runs.widened),
         components=tuple(
             [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
         ),

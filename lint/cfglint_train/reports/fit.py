@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train import records
-from cfglint_train.findings.verdicts import Judgement, format_size
+from cfglint_train.findings.verdicts import Judgement, describe_own_runs, format_size
 from cfglint_train.fitting import words
 from cfglint_train.fitting.alternatives import Alternative, Alternatives
 from cfglint_train.fitting.hardware_needed import HardwareNeed
@@ -101,8 +101,9 @@ def _format_judgement(judgement: Judgement) -> str:
     """
     budget = judgement.budget
     resource = "" if judgement.resource == "gpu" else f" ({judgement.resource})"
+    own_runs = f" {describe_own_runs(budget)}" if budget.own_runs is not None else ""
     return (
-        f"  {judgement.phase.name}{resource}: {format_size(budget, ' expected')}, "
+        f"  {judgement.phase.name}{resource}: {format_size(budget, ' expected')}{own_runs}, "
         f"{format_gib(judgement.capacity)} available: {judgement.verdict}"
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from cfglint_train.findings.finding import SEVERITIES, Finding
-from cfglint_train.findings.verdicts import format_interval
+from cfglint_train.findings.verdicts import describe_own_runs, format_interval
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.sizes import format_gib
@@ -127,7 +127,8 @@ def _format_peak(run: Run, resource: str, phase: Phase | None) -> str:
     capacity = run.hardware.get_capacity(resource)
     bar = f"{_draw_bar(budget.expected / capacity)} " if capacity else ""
     limit = f" of {format_gib(capacity)}" if capacity else ""
-    return f"{bar}{format_gib(budget.expected)}{limit}{format_interval(budget)}, {_escape_cell(phase.name)}"
+    own_runs = f" {describe_own_runs(budget)}" if budget.own_runs is not None else ""
+    return f"{bar}{format_gib(budget.expected)}{limit}{format_interval(budget)}{own_runs}, {_escape_cell(phase.name)}"
 
 
 def _draw_bar(share: float) -> str:

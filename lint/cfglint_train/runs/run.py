@@ -32,6 +32,7 @@ from cfglint_train.settings.cluster_facts import VISIBLE_GPU_OPTIONS
 if TYPE_CHECKING:
     from cfglint_train.frameworks.launchers import IgnoredFile
     from cfglint_train.launches.shared_output_dir import PreviousLaunch
+    from cfglint_train.memory.comparable import OwnRuns
     from cfglint_train.repository.dataset_file import DatasetFile
     from cfglint_train.settings.house_rules import HouseRule
 
@@ -133,6 +134,8 @@ class RunInputs(Frozen):
     """Source of options that each launch may add but cfglint cannot see; empty if there is none."""
     find_refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
     """Function behind `Run.find_refusals`, or None; passed in because it calls rules, which import this module."""
+    own_runs: Mapping[str, OwnRuns] = {}
+    """The user's measured runs of the framework, by class of jobs; they move intervals."""
 
 
 class Run:
@@ -228,6 +231,10 @@ class Run:
             self._estimate = estimate(self.plan, self.architecture, self.hardware, self.resolved_plan.unreadable_fields)
             if not self.resumes:
                 self._estimate = self._estimate.drop_gpu("resume")
+            if self.inputs.own_runs:
+                from cfglint_train.memory.own_runs import apply_own_runs
+
+                self._estimate = apply_own_runs(self._estimate, self.inputs.own_runs)
         return self._estimate
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> Run:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cfglint_train.launches.launches import Launch, LauncherInput
     from cfglint_train.launches.merged_launch import MergedLaunch
     from cfglint_train.launches.shared_output_dir import PreviousLaunch, SharedOutputDirs
+    from cfglint_train.memory.comparable import OwnRuns
     from cfglint_train.repository.dataset_file import DatasetFile
 
 
@@ -78,6 +79,7 @@ class Workspace:
         self._templates: dict[tuple[str, Route], Template] = {}
         self._shared_output_dirs: SharedOutputDirs | None = None
         self._dataset_files: dict[str, DatasetFile | None] = {}
+        self._own_runs: dict[str, Mapping[str, Mapping[str, OwnRuns]]] = {}
 
     def replace_files(self, texts: Mapping[str, bytes]) -> Workspace:
         """Return a copy of the workspace with new contents for some files; the other files are not read again."""
@@ -87,6 +89,7 @@ class Workspace:
         result.documents = self.documents.replace_sources(result.sources, texts)
         result.scripts = self.scripts.replace_files(result.documents, texts)
         result.repositories, result.forks = self.repositories, self.forks
+        result._own_runs = self._own_runs
         result._configs = {path: configs for path, configs in self._configs.items() if path not in texts}
         result._partly_read = set(self._partly_read)
         return result
@@ -470,8 +473,25 @@ class Workspace:
                 hidden_options=self.scripts.describe_hidden_options(main),
                 is_checked_elsewhere=(main.document.path, main.root) in self._partly_read
                 or (bool(recipes) and all(path and self.read_configs(path) for path in recipes.values())),
+                own_runs=self._find_own_runs(main.document.path).get(main.framework, {}),
             )
         )
+
+    def _find_own_runs(self, path: str) -> Mapping[str, Mapping[str, OwnRuns]]:
+        """Return the user's measured runs for a config, by framework and class of jobs.
+
+        Raise SettingsError if their file is malformed.
+        """
+        settings = self.settings_for(path)
+        if settings.measurements is None:
+            return {}
+        file = os.path.join(self.sources.roots.find_root(path)[0], settings.measurements)
+        if file not in self._own_runs:
+            is_present = settings.files.has(file)
+            if is_present:
+                from cfglint_train.settings.own_runs import load_own_runs
+            self._own_runs[file] = load_own_runs(file, settings.files) if is_present else {}
+        return self._own_runs[file]
 
     def _apply_launch_releases(self, main: Config, launches: Iterable[MergedLaunch]) -> Config:
         """Return a config with the releases that its launch scripts state or that their options show."""

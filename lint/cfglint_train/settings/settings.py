@@ -41,6 +41,9 @@ FAIL_ON: Final[tuple[FailOn, ...]] = ("error", "warning", "info", "never")
 BASELINE: Final = "cfglint-baseline.json"
 """Default name of the baseline, the file of accepted findings."""
 
+MEASUREMENTS: Final = os.path.join(".cfglint", "measurements.jsonl")
+"""Default path of the user's own measurements, from the root of the repository."""
+
 DEFAULT_EXCLUDE: Final = tuple(Glob(name, "") for name in (
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", "site-packages", ".tox", ".nox",
     ".mypy_cache", ".ruff_cache", ".pytest_cache", "build", "dist", "wandb", "mlruns",
@@ -57,7 +60,7 @@ _BOOLEANS: Final = (
 )  # fmt: skip
 _OTHERS: Final = (
     "per-file-ignores", "hardware", "releases", "overrides", "output-format", "rule-url", "extend", "severity",
-    "fail-on", "cache-dir", "baseline", "require", "max-cpu-seconds",
+    "fail-on", "cache-dir", "baseline", "measurements", "require", "max-cpu-seconds",
 )  # fmt: skip
 
 
@@ -112,10 +115,14 @@ class Settings(Frozen):
     """CPU time in seconds of a whole run of cfglint, or None if unlimited."""
     baseline: str | None = None
     """Absolute path of the baseline, the file of accepted findings, or None."""
+    measurements: str | None = MEASUREMENTS
+    """Absolute path of the user's own measurements, `MEASUREMENTS` by default, or None to use none."""
     cache_dir: str | None = None
     """Absolute path of the cache folder, or None for the default."""
     selectors: tuple[SelectorSource, ...] = ()
     """All rule selectors in the file and the files that it extends, each with its place."""
+    files: Files = DISK
+    """Source of the settings files, from which the measurements are read too."""
 
     @property
     def disabled_selectors(self) -> tuple[str, ...]:
@@ -334,6 +341,10 @@ def _build_settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...],
         if "cache-dir" in table
         else base.cache_dir,
         baseline=_read_path_inside(reader, "baseline", table["baseline"]) if "baseline" in table else base.baseline,
+        measurements=_read_path_inside(reader, "measurements", table["measurements"])
+        if "measurements" in table
+        else base.measurements,
+        files=files,
         selectors=(*base.selectors, *reader.selectors),
     )
 

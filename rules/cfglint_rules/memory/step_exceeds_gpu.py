@@ -52,7 +52,14 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, describe_verdict, format_breakdown, judge
+from cfglint_train.findings.verdicts import (
+    STEP_PHASES,
+    Judgement,
+    describe_own_runs,
+    describe_verdict,
+    format_breakdown,
+    judge,
+)
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.components import ENGINE, GRADIENTS
@@ -147,8 +154,10 @@ def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
 
     One note is about the full gradients that FSDP keeps between micro batches.
     """
+    own_runs = describe_own_runs(judgement.budget)
     notes = (
         format_breakdown(judgement.budget),
+        *((f"interval: {own_runs}",) if own_runs else ()),
         *_note_awake_engine(run, judgement),
         *_note_casts(judgement),
         *_note_kept_inputs(judgement),

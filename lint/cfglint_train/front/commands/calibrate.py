@@ -1,5 +1,6 @@
-"""`cfglint calibrate`: the estimates against measurements, and measured rows filed.
+"""`cfglint calibrate`: compare estimates with measurements, and record your own runs.
 
+record CONFIG LOG [--gpu NAME]         add the peak of your own run; three of them narrow its intervals
 report [--rows FILE] [--output-format json]   the error table over published rows (or measured ones)
 add ROWS.jsonl                         check rows that the harness wrote, and file them
 """
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.front.commands.output import print_lines
-from cfglint_train.front.commands.parser import Parser, add_output_format
+from cfglint_train.front.commands.options import build_options
+from cfglint_train.front.commands.output import format_troubles, print_lines
+from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 Outcome = tuple[int, Iterator[str]]
 """Exit code and lines of output."""
@@ -124,4 +126,45 @@ def _add_rows(arguments: list[str]) -> Outcome:
     return (1 if lines else 0), iter([*lines, *summary])
 
 
-_SUBCOMMANDS: Final[dict[str, Callable[[list[str]], Outcome]]] = {"report": _report_errors, "add": _add_rows}
+_ABOUT_RECORD = """\
+Add the peak memory of a run of yours to the measurements of its repository. Three different runs narrow the intervals
+of comparable runs. Only plan fields, dimensions and bytes are written: no path, no name. Nothing is uploaded.
+Exit codes: 0 recorded, 2 wrong usage, or a run or log that is no evidence (nothing is written)."""
+
+
+def _record_run(arguments: list[str]) -> Outcome:
+    parser = _Parser("cfglint calibrate record", _ABOUT_RECORD)
+    parser.add_argument("run", metavar="CONFIG", help="the configuration of the run")
+    parser.add_argument("log", metavar="LOG", help="its log, trainer_state.json or train_results.json")
+    parser.add_argument("--to", metavar="FILE", help="file to add to (default: .cfglint/measurements.jsonl)")
+    add_cluster(parser)
+    add_model(parser)
+    add_settings(parser)
+    parser.set_defaults(select=None, ignore=None)
+    options = parser.parse_args(arguments)
+    from cfglint_train import api
+    from cfglint_train.calibration import record
+    from cfglint_train.calibration.logs import read_figures
+    from cfglint_train.foundation.roots import Roots
+
+    lint_options = build_options(options)
+    figures = read_figures(options.log)
+    result = api.estimate([options.run], lint_options).raw
+    runs = list(result.runs)
+    if len(runs) != 1:
+        troubles = [*format_troubles(result)] or [f"{options.run}: {len(runs)} runs; record needs one"]
+        raise UsageError(troubles[0].removeprefix("error: "))
+    path = options.to
+    if path is None:
+        name = api.settings(lint_options, options.run).measurements
+        if name is None:
+            raise UsageError("--isolated ignores the settings; say where to write with --to")
+        path = os.path.join(Roots().find_root(options.run)[0], name)
+    return 0, record.format_recorded(record.record(runs[0], figures, path))
+
+
+_SUBCOMMANDS: Final[dict[str, Callable[[list[str]], Outcome]]] = {
+    "record": _record_run,
+    "report": _report_errors,
+    "add": _add_rows,
+}

@@ -105,7 +105,7 @@ def _render_resource(resource: ResourceSummary, name: str, run_name: str, charts
         (
             escape_html(phase.name),
             format_gib(phase.expected),
-            f"{format_gib(phase.low)} to {format_gib(phase.high)}",
+            f"{format_gib(phase.low)} to {format_gib(phase.high)}{phase.own_runs and f', {phase.own_runs}'}",
             _render_badge(phase.verdict),
             render_message(phase.event),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint_train.findings.verdicts import describe_own_runs
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
@@ -38,6 +39,8 @@ class PhaseSummary(Frozen):
     high: int
     verdict: Verdict | None
     parts: tuple[tuple[str, int], ...]
+    own_runs: str = ""
+    """Effect of the user's own runs on the interval, in words; empty if there is none."""
 
 
 class ResourceSummary(Frozen):
@@ -145,6 +148,7 @@ def _summarize_resources(run: Run | StatedPlan) -> Iterator[ResourceSummary]:
                 budget.high,
                 None if capacity is None else compute_verdict(budget, capacity),
                 tuple((component.name, size) for component, size in budget.sizes if size),
+                describe_own_runs(budget),
             )
             for phase, budget in budgets
         )
