@@ -11,6 +11,7 @@ from cfglint_rules import registry
 from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.fitting import smallest
 from cfglint_train.judging.checking import check
+from cfglint_train.judging.one_disease import split
 from cfglint_train.judging.result import Result
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.certainty import CERTAINTIES
@@ -366,9 +367,10 @@ def test_certain_findings_stand_at_every_other_value() -> None:
                     findings_there = check(run.build_scenario({assumption.fact: other_value}), selection).findings
                     compared += 1
                     severities = [
-                        SEVERITIES.index(other_finding.severity)
+                        SEVERITIES.index(atom.severity)
                         for other_finding in findings_there
-                        if other_finding.code == finding.code
+                        for atom in split(other_finding)
+                        if atom.code == finding.code
                     ]
                     context = (run.main.document.path, finding.code, assumption.fact, other_value)
                     assert min(severities, default=9) <= SEVERITIES.index(finding.severity), context

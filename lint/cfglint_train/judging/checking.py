@@ -18,7 +18,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.certainty import Check as Checker
 from cfglint_train.judging.certainty import grade_report
 from cfglint_train.judging.finding_builder import build_finding
-from cfglint_train.judging.one_disease import is_covered, settle
+from cfglint_train.judging.one_disease import settle
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.typo_correction import correct_typos
@@ -67,8 +67,6 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
             for report, reported_run, reads in islice(reports, MAX_FINDINGS + 1):
                 if len(findings) >= MAX_FINDINGS:
                     return CheckResult(tuple(settle(findings)), tuple(troubles), frozenset(secrets), is_truncated=True)
-                if is_covered(report.left_to, report.severity or rule.severity, findings):
-                    continue
                 if report.help is None and (rule.rests_on_vocabulary or rule.rests_on_release):
                     same_file = (config for config in configs if config.document is report.place.document)
                     report = report._replace(help=resolution.describe_source(next(same_file, main)))

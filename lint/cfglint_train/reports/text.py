@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count, join_names
 from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.plan.certainty import LOWERED
-from cfglint_train.reports.details import list_details
+from cfglint_train.reports.details import list_details, list_part_codes
 from cfglint_train.reports.escape import escape_line_start, escape_source_line, escape_text
 from cfglint_train.reports.style import PLAIN, Style
 
@@ -59,7 +59,8 @@ def concise(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Report every finding on one line, then a summary."""
     redact = build_redaction(result.secrets)
     for finding in result.findings:
-        yield f"{_format_head(finding, style)}{_mark_fixable(finding)} {escape_text(redact(finding.message))}"
+        message = escape_text(redact(finding.message))
+        yield f"{_format_head(finding, style)}{_mark_fixable(finding)} {message}{_mark_parts(finding)}"
     yield from render_troubles(result)
     if not style.quiet:
         yield from render_summary(result)
@@ -76,7 +77,7 @@ def grouped(result: Result, style: Style = PLAIN) -> Iterator[str]:
         for place, finding in zip(places, findings):
             severity = style.paint(f"{finding.severity:<7}", _COLORS[finding.severity])
             head = f"  {place.rjust(width)}  {severity}  {_format_code(finding, style)}{_mark_fixable(finding)} "
-            yield from wrap_text(head, escape_text(redact(finding.message)), style, width + 20)
+            yield from wrap_text(head, escape_text(redact(finding.message)) + _mark_parts(finding), style, width + 20)
         yield ""
     yield from render_troubles(result, style)
     if not style.quiet:
@@ -98,6 +99,12 @@ def _format_code(finding: Finding, style: Style) -> str:
 def _mark_fixable(finding: Finding) -> str:
     """Return the mark of a finding that --fix resolves, or an empty string."""
     return " [*]" if finding.fix is not None and finding.fix.edits else ""
+
+
+def _mark_parts(finding: Finding) -> str:
+    """Return the codes of the findings that are part of a finding, for formats that show only its headline."""
+    codes = list_part_codes(finding)
+    return f" (also {', '.join(codes)})" if codes else ""
 
 
 def _render_finding(finding: Finding, style: Style, redact: Redact) -> Iterator[str]:

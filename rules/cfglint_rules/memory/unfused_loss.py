@@ -98,9 +98,10 @@ def check(run: Run) -> Iterator[Report]:
         run.find_place(_FIELD, "batch.micro"),
         "info" if is_fitting else judgement.severity,
         min_certainty="followed" if is_fitting else judgement.min_certainty,
+        assumed_severity=judgement.assumed_severity,
         find_remedy=partial(_find_remedy, run, move),
         grounds=judgement.grounds,
-        quantity="" if is_small else judgement.quantity,  # the logits are not the cause
+        quantity=judgement.quantity,
     )
 
 
