@@ -66,6 +66,8 @@ class Alternatives(Frozen):
     largest: int | None = None
     """Largest value of `maximized_field` that fits (`--max`); 0 if not even 1 fits."""
     maximized_field: Field | None = None
+    written: Run | None = None
+    """The run as written, if the misspelled keys of `run` count as meant."""
 
     @property
     def lacks_room(self) -> bool:
