@@ -219,9 +219,9 @@ def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str
     """Return the comparison of findings with a new baseline that accepts them all."""
     absolute = os.path.abspath(path)
     redact = build_redaction(secrets)
-    atoms = (atom for finding in findings for atom in split(finding))
+    atoms = tuple([atom for finding in findings for atom in split(finding)])
     entries = Counter(_build_key(atom, os.path.dirname(absolute), redact) for atom in atoms)
-    return BaselineComparison((), findings, (), entries, absolute)
+    return BaselineComparison((), atoms, (), entries, absolute)
 
 
 def render_baseline(accepted: Mapping[EntryKey, int]) -> bytes:
