@@ -11,7 +11,6 @@ from cfglint_rules import registry
 from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.fitting import smallest
 from cfglint_train.judging.checking import check
-from cfglint_train.judging.one_disease import split
 from cfglint_train.judging.result import Result
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.certainty import CERTAINTIES
@@ -369,7 +368,7 @@ def test_certain_findings_stand_at_every_other_value() -> None:
                     severities = [
                         SEVERITIES.index(atom.severity)
                         for other_finding in findings_there
-                        for atom in split(other_finding)
+                        for atom in other_finding.atoms
                         if atom.code == finding.code
                     ]
                     context = (run.main.document.path, finding.code, assumption.fact, other_value)

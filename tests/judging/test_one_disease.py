@@ -10,7 +10,6 @@ import pytest
 
 from cfglint_train.findings.finding import Finding
 from cfglint_train.judging.baseline import Baseline, accept_all
-from cfglint_train.judging.one_disease import split
 from cfglint_train.settings.settings import load_settings
 from tests.support.linting import build_options, change_directory, fix, lint
 
@@ -77,7 +76,7 @@ def test_the_finding_is_at_the_setting_that_the_fix_changes(tmp_path: Path) -> N
 
 
 def list_codes(findings: Iterable[Finding]) -> list[str]:
-    return sorted(atom.code for finding in findings for atom in split(finding))
+    return sorted(atom.code for finding in findings for atom in finding.atoms)
 
 
 @pytest.mark.parametrize("how", ["comment", "flag", "settings", "baseline"])
@@ -101,7 +100,7 @@ def test_suppressing_codes_leaves_exactly_the_other_parts(tmp_path: Path, how: s
         (tmp_path / "cfglint.toml").write_text(f'[per-file-ignores]\n"run.yaml" = [\n{per_file}]\n')
         options = options._replace(settings=load_settings(str(tmp_path / "cfglint.toml")))
     else:
-        atoms = [atom for finding in everything for atom in split(finding) if atom.code in suppressed]
+        atoms = [atom for finding in everything for atom in finding.atoms if atom.code in suppressed]
         with change_directory(tmp_path):
             entries = accept_all(tuple(atoms), "base.json", frozenset()).entries
             options = options._replace(baseline=Baseline(str(tmp_path / "base.json"), entries))

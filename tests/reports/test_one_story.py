@@ -10,7 +10,6 @@ import pytest
 from cfglint_train import api
 from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib
-from cfglint_train.judging.one_disease import split
 from cfglint_train.reports.answer import format_answer
 from cfglint_train.reports.html.summary import summarised
 from tests.support.corpus import CORPUS
@@ -53,7 +52,7 @@ def test_every_command_tells_the_same_story(copies: Path, path: Path) -> None:
             assert judgement is None
             return
         shown = next(item for item in summarised(run).places if item.place == "gpu")
-        [atoms] = [[atom for finding in linted.findings for atom in split(finding) if atom.quantity[:4] == "gpu:"]]
+        atoms = [atom for finding in linted.findings for atom in finding.atoms if atom.quantity[:4] == "gpu:"]
         story = worst.phase.name, worst.verdict, worst.budget.expected
         assert judgement is not None
         assert (judgement.phase.name, judgement.verdict, judgement.budget.expected) == story

@@ -181,6 +181,11 @@ class Finding(Frozen):
     """Folded findings: the same cause at other places, for reports."""
 
     @property
+    def atoms(self) -> tuple[Finding, ...]:
+        """The finding without its parts, followed by its parts."""
+        return (self._replace(parts=()), *self.parts) if self.parts else (self,)
+
+    @property
     def sort_key(self) -> tuple[str, Position, str, str]:
         """Sort key: path, start, code and message."""
         return self.path, self.start, self.code, self.message

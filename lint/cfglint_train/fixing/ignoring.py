@@ -16,7 +16,6 @@ from cfglint_train.fixing.loop import Applied, FixOutcome, Refused, build_unchan
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging import dispatch
-from cfglint_train.judging.one_disease import split
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.suppressions import UNUSED_SUPPRESSION
 from cfglint_train.repository import files
@@ -44,7 +43,7 @@ def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
     workspace = dispatch.open_workspace(options)
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
-    for finding in (atom for item in before.findings for atom in split(item)):
+    for finding in (atom for item in before.findings for atom in item.atoms):
         by_path.setdefault(finding.path, []).append(finding)
     originals: dict[str, bytes] = {}
     applied: list[Applied] = []
@@ -61,7 +60,7 @@ def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
             else:
                 refused.append(Refused(path, finding.code, _explain_refusal(finding, document)))
     result = dispatch.lint(workspace, paths, options) if originals else before
-    known_findings = {(atom.path, atom.code, atom.message) for finding in before.findings for atom in split(finding)}
+    known_findings = {(atom.path, atom.code, atom.message) for finding in before.findings for atom in finding.atoms}
     spoilt_paths = {
         item.path for item in result.findings if (item.path, item.code, item.message) not in known_findings
     } & originals.keys()

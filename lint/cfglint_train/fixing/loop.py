@@ -14,7 +14,6 @@ from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
-from cfglint_train.judging.one_disease import split
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.remedies import format_internal_error
 from cfglint_train.judging.result import Result, Trouble
@@ -231,7 +230,7 @@ def _find_new_findings(
     if not fixed:
         return
     mildest = max(_get_severity_rank(finding) for finding in fixed)
-    known = [atom for finding in before.findings for atom in split(finding)]
+    known = [atom for finding in before.findings for atom in finding.atoms]
     known_kinds = {_get_kind(finding) for finding in known}
     expected_counts = Counter((finding.path, finding.code) for finding in known)
     expected_counts.subtract((finding.path, finding.code) for finding in fixed)

@@ -18,7 +18,7 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.judging.one_disease import keep, split
+from cfglint_train.judging.one_disease import keep
 from cfglint_train.settings.files import DISK, Files
 
 _VERSION: Final = 1
@@ -148,7 +148,7 @@ def compare_with_baseline(
     entries: Counter[EntryKey] = Counter()
     new, accepted = [], []
     merged = list(findings)
-    for finding in (atom for item in merged for atom in split(item)):
+    for finding in (atom for item in merged for atom in item.atoms):
         key = _build_key(finding, baseline.root, redact)
         if unmatched[key] > 0:
             unmatched[key] -= 1
@@ -219,7 +219,7 @@ def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str
     """Return the comparison of findings with a new baseline that accepts them all."""
     absolute = os.path.abspath(path)
     redact = build_redaction(secrets)
-    atoms = tuple([atom for finding in findings for atom in split(finding)])
+    atoms = tuple([atom for finding in findings for atom in finding.atoms])
     entries = Counter(_build_key(atom, os.path.dirname(absolute), redact) for atom in atoms)
     return BaselineComparison((), atoms, (), entries, absolute)
 

@@ -17,7 +17,7 @@ from cfglint_train.plan.origin import Place
 def settle(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings on a run, with those of one disease merged into the most severe one."""
     heads: list[Finding] = []
-    for atom in sorted((atom for finding in findings for atom in split(finding)), key=_get_priority):
+    for atom in sorted((atom for finding in findings for atom in finding.atoms), key=_get_priority):
         number = next((number for number, head in enumerate(heads) if _is_settled_with(atom, head)), len(heads))
         heads[number : number + 1] = [_add_parts(heads[number], atom) if number < len(heads) else atom]
     heads = [_move_to_changed_place(head) if head.parts else head for head in heads]
@@ -26,14 +26,9 @@ def settle(findings: Iterable[Finding]) -> list[Finding]:
         while coverer is not None and coverers[coverer] is not None:
             coverer = coverers[coverer]
         if coverer is not None:
-            heads[coverer] = _add_parts(heads[coverer], *split(heads[number]))
+            heads[coverer] = _add_parts(heads[coverer], *heads[number].atoms)
     remaining = [head for head, coverer in zip(heads, coverers) if coverer is None]
     return _merge_unusable_values(remaining)
-
-
-def split(finding: Finding) -> tuple[Finding, ...]:
-    """Return a finding without its parts, followed by its parts."""
-    return (finding._replace(parts=()), *finding.parts) if finding.parts else (finding,)
 
 
 def keep(findings: Iterable[Finding], is_kept: Callable[[Finding], bool]) -> list[Finding]:
@@ -74,7 +69,7 @@ def _find_coverer(finding: Finding, heads: Sequence[Finding]) -> int | None:
     """
     rank = SEVERITIES.index(finding.severity)
     for number, head in enumerate(heads if finding.left_to else ()):
-        for atom in split(head):
+        for atom in head.atoms:
             is_covering = atom.code == finding.left_to and atom.left_to != finding.code
             if is_covering and head is not finding and SEVERITIES.index(atom.severity) <= rank:
                 return number

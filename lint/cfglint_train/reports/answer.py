@@ -8,7 +8,6 @@ from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.judging.one_disease import split
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.plan.names import Field
@@ -40,7 +39,7 @@ def answer_lint(result: Result) -> str | None:
         return None
     solution = None
     # MEM001 has already searched for the solution.
-    if any(atom.code == "MEM001" for finding in result.findings for atom in split(finding)):
+    if any(atom.code == "MEM001" for finding in result.findings for atom in finding.atoms):
         from cfglint_train.fitting.smallest import find_smallest
 
         solution = find_smallest(run)

@@ -125,7 +125,6 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     """Show the output of `--explain`."""
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
-    from cfglint_train.judging.one_disease import split
     from cfglint_train.reports import explain
     from cfglint_train.request import find_repository
 
@@ -136,7 +135,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     if len(paths) != 1:
         raise UsageError("--explain needs exactly one PATH")
     result = api.lint(paths, lint_options, sources).raw
-    found = [atom for finding in result.findings for atom in split(finding) if atom.code == code]
+    found = [atom for finding in result.findings for atom in finding.atoms if atom.code == code]
     findings = [finding for finding in found if finding.start.line == line]
     if not findings and os.path.isfile(paths[0]):
         # A finding in a companion is reported with its run, which may be anywhere in the repository. With a finding of
@@ -146,7 +145,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
         file_findings = [
             atom
             for finding in repository_result.findings
-            for atom in split(finding)
+            for atom in finding.atoms
             if os.path.abspath(atom.path) == os.path.abspath(paths[0])
         ]
         findings = [finding for finding in file_findings if (finding.code, finding.start.line) == (code, line)]
