@@ -135,8 +135,8 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     if len(paths) != 1:
         raise UsageError("--explain needs exactly one PATH")
     result = api.lint(paths, lint_options, sources).raw
-    found = [atom for finding in result.findings for atom in finding.atoms if atom.code == code]
-    findings = [finding for finding in found if finding.start.line == line]
+    candidates = [atom for finding in result.findings for atom in finding.atoms if atom.code == code]
+    findings = [finding for finding in candidates if finding.start.line == line]
     if not findings and os.path.isfile(paths[0]):
         # A finding in a companion is reported with its run, which may be anywhere in the repository. With a finding of
         # KEY001, a misspelled key counts as meant.
@@ -151,7 +151,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
         findings = [finding for finding in file_findings if (finding.code, finding.start.line) == (code, line)]
         result = repository_result if findings else result
     if not findings:
-        lines = ", ".join(f"{code}:{finding.start.line}" for finding in found)
+        lines = ", ".join(f"{code}:{finding.start.line}" for finding in candidates)
         raise UsageError(f"no finding {code}:{line} in {paths[0]}" + (f"; there is {lines}" if lines else ""))
     as_json = options.output_format == "json"
     style = build_style(options, settings, sys.stdout)
