@@ -445,7 +445,13 @@ def fit(
     for run in result.runs:
         check_keep(run, kept_keys)
     selection = Selection(request.workspace.settings_for, request.options)
-    alternatives = tuple(list_alternatives(correct_typos(run, selection), kept_keys, goal, most) for run in result.runs)
+    for run in result.runs:
+        run.corrected = correct_typos(run, selection)
+    alternatives = tuple(
+        list_alternatives(run.corrected, kept_keys, goal, most)._replace(written=run)
+        for run in result.runs
+        if run.corrected is not None
+    )
     if not (change or write):
         return FitResult(result, alternatives, None)
     fixes = [

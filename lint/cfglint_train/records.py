@@ -81,6 +81,8 @@ class Finding:
     """The lowest grade among the facts in `rests_on`."""
     rests_on: tuple[Ground, ...]
     fix: Fix | None
+    also: tuple[str, ...]
+    """Codes of the findings that are part of this one: other causes that the same fix settles."""
 
 
 @dataclass(frozen=True, slots=True)

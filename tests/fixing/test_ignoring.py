@@ -27,10 +27,12 @@ def here(tmp_path) -> Path:
 
 
 def lint_to_json(here: Path, *flags: str) -> tuple[int, list[tuple[str, str, str]], str]:
-    """Return the exit code, the findings and standard error."""
+    """Return the exit code, the findings with their parts, and standard error."""
     outcome = run_cfglint("--output-format", "json", *flags, cwd=here)
     findings = [
-        (finding["path"], finding["code"], finding["message"]) for finding in json.loads(outcome.out)["findings"]
+        (finding["path"], code, finding["message"])
+        for finding in json.loads(outcome.out)["findings"]
+        for code in (finding["code"], *finding["also"])
     ]
     return outcome.code, findings, outcome.err
 

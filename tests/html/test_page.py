@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train import api
+from cfglint_train.fitting.places import choose_worse
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.memory.budget import compute_verdict
 from cfglint_train.memory.explanation import explain
 from cfglint_train.reports import html
-from cfglint_train.reports.answer import choose_worse
 from cfglint_train.reports.html import markup, runs
 from cfglint_train.reports.html.grid import build_grid
 from cfglint_train.reports.html.summary import summarised

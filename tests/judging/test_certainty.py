@@ -366,9 +366,10 @@ def test_certain_findings_stand_at_every_other_value() -> None:
                     findings_there = check(run.build_scenario({assumption.fact: other_value}), selection).findings
                     compared += 1
                     severities = [
-                        SEVERITIES.index(other_finding.severity)
+                        SEVERITIES.index(atom.severity)
                         for other_finding in findings_there
-                        if other_finding.code == finding.code
+                        for atom in other_finding.atoms
+                        if atom.code == finding.code
                     ]
                     context = (run.main.document.path, finding.code, assumption.fact, other_value)
                     assert min(severities, default=9) <= SEVERITIES.index(finding.severity), context

@@ -98,11 +98,11 @@ trl sft --model_name_or_path Qwen/Qwen2.5-7B-Instruct --dataset_name d --max_len
     ("output_format", "micro", "codes"),
     [
         ("text", 4, {"MEM001": "info"}),
-        ("json", 4, {"MEM001": "info", "MEM003": "info"}),
+        ("json", 4, {"MEM001": "info"}),
         ("text", 1, {"MEM003": "info"}),
     ],
 )
-def test_infos_that_the_same_edits_settle_are_one_finding_in_text(
+def test_infos_that_the_same_edits_settle_are_one_finding(
     tmp_path: Path, output_format: str, micro: int, codes: dict[str, str]
 ) -> None:
     (tmp_path / "run.sh").write_text(PACKED.format(micro=micro), encoding="utf-8")

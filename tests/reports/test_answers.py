@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import run_cfglint
+from tests.support.linting import FIXTURES
 
 FITS = """\
 base_model: meta-llama/Llama-3.2-3B
@@ -122,6 +124,40 @@ def test_the_worst_of_several_runs_is_named_first(here):
 def test_a_misspelt_key_counts_as_what_it_is_meant_to_be(here):
     (here / "config.yaml").write_text(DOES_NOT.replace("micro_batch_size", "micro_batch_sze"))
     assert get_first_line("config.yaml", *CLUSTER, cwd=here).startswith("does not fit: ")
+
+
+MISSPELT = """\
+# cfglint: openrlhf=0.8.9 gpu=A100-80GB gpus-per-node=8 nodes=1
+deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --dataset d --zero_stage 3 --bf16 \\
+  --flash_attn --gradient_checkpoint --train_batch_size 64 --micro_train_batch_size 8 --max_len 2048 --save_path ck
+"""
+
+
+def test_the_worse_of_as_written_and_as_meant_is_the_verdict(here):
+    """Without the misspelt key, the run does not fit; as meant, it does."""
+    (here / "run.sh").write_text(MISSPELT)
+    lines = [run_cfglint(*command, "run.sh", cwd=here).lines for command in ((), ("estimate",), ("fit",))]
+    answers = {line[0].partition(";")[0] for line in lines}
+    assert len(answers) == 1
+    assert answers.pop().startswith("does not fit: ")
+    for command in lines[1:]:
+        assert any(line.startswith("  as written  does not fit: ") for line in command)
+        assert any(line.startswith("  as meant    fits: ") for line in command)
+    assert any(" warning MEM001 " in line for line in lines[0])
+    assert any("as written; as meant (counts `--gradient_checkpoint`" in line for line in lines[0])
+    page = run_cfglint("estimate", "--output-format", "html", "run.sh", cwd=here).out
+    assert "as meant    fits: " in page
+
+
+def test_the_fixed_file_is_named_and_its_fix_has_the_peak_of_the_answer(here):
+    """The finding is at the stage of the DeepSpeed file, and its fix changes the recipe."""
+    for name in ("llamafactory-70b-1x8.yaml", "z3.json"):
+        shutil.copy(FIXTURES / "fit" / name, here / name)
+    command = ("llamafactory-70b-1x8.yaml", "--gpu", "A100-40GB", "--nodes", "1", "--gpus-per-node", "8")
+    outcome = run_cfglint("--fix", "--unsafe-fixes", "--select", "MEM001", *command, cwd=here)
+    match = re.match(r"fixed: llamafactory-70b-1x8.yaml: MEM001 .* -> ([\d.]+) GiB\)", outcome.err)
+    assert match is not None, outcome.err
+    assert f": {match[1]} of " in get_first_line("estimate", *command, cwd=here)
 
 
 def test_a_plan_gets_an_answer(here):

@@ -25,7 +25,8 @@ from cfglint_train.plan.enumerations import list_choices
 from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.typed_values import get_field_type
-from cfglint_train.reports.estimate import describe_missing, list_assumption_notes
+from cfglint_train.reports.answer import describe_missing
+from cfglint_train.reports.estimate import list_assumption_notes
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.error import format_path
 from cfglint_train.settings.files import DISK

@@ -77,6 +77,8 @@ class Report(Frozen):
     """Additional facts, one line each, such as a breakdown."""
     min_certainty: Certainty = "assumed"
     """Lowest certainty at which the report is worth showing."""
+    assumed_severity: Severity | None = None
+    """Severity if the report rests on an assumption, or None for `severity`. If set, no report rests on the GPU."""
     grounds: tuple[Ground, ...] = ()
     """Grounds in addition to the fields that the rule reads: releases, a vocabulary."""
     fields_read: tuple[Field, ...] | None = None
@@ -94,7 +96,7 @@ class Report(Frozen):
     quantity: str = ""
     """Quantity whose verdict the report states, or an empty string. Reports on the same one may be merged."""
     left_to: str = ""
-    """Code of a rule that covers the report. The report is dropped if that rule has a finding on the run."""
+    """Code of a rule that covers the report: if that rule has a finding on the run, the report becomes its part."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -181,9 +183,14 @@ class Finding(Frozen):
     left_to: str = ""
     """Code of a rule that covers the finding, as in `Report`."""
     parts: tuple[Finding, ...] = ()
-    """Merged findings: other causes of the same verdict that the same fix settles."""
+    """Merged findings, each without parts: other causes of the same verdict, and what is left to this finding."""
     others: tuple[Finding, ...] = ()
     """Folded findings: the same cause at other places, for reports."""
+
+    @property
+    def atoms(self) -> tuple[Finding, ...]:
+        """The finding without its parts, followed by its parts."""
+        return (self._replace(parts=()), *self.parts) if self.parts else (self,)
 
     @property
     def sort_key(self) -> tuple[str, Position, str, str]:

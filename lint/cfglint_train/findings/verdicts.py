@@ -8,13 +8,15 @@ from cfglint_train.findings.finding import Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Resource, Verdict, compute_verdict
+from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Resource, Verdict, compute_verdict, rank_budget
 from cfglint_train.plan.certainty import Certainty, Ground
 from cfglint_train.runs.assumptions import SHORT_SAMPLE
 from cfglint_train.runs.run import Run
 
 STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 """Phases of a training step."""
+EDGE_PHASES: Final = ("load", "save")
+"""Phases before and between the training steps."""
 EVALUATION_PHASE: Final = "eval"
 ROLLOUT_PHASE: Final = "rollout"
 """Rollout phase of an RL run; it alternates with the training step on the same GPUs, so rules never judge it alone."""
@@ -77,11 +79,13 @@ class Judgement(Frozen):
 
     @property
     def min_certainty(self) -> Certainty:
-        """Lowest certainty of the facts at which the verdict is reported.
+        """Lowest certainty of the facts at which the verdict is reported: a tight fit only if nothing is assumed."""
+        return "followed" if self.verdict == "tight" else "assumed"
 
-        Only "does not fit" is reported if facts are merely assumed.
-        """
-        return "assumed" if self.verdict == "does not fit" else "followed"
+    @property
+    def assumed_severity(self) -> Severity | None:
+        """Severity of a report on the estimate that rests on an assumption, or None for `severity`."""
+        return "info" if self.verdict == "probably does not fit" else None
 
 
 def name_quantity(resource: Resource, phases: Iterable[str] | None = None) -> str:
@@ -115,7 +119,7 @@ def _judge_worst_phase(run: Run, resource: Resource, phase_names: tuple[str, ...
     ]
     if not budgets:
         return None
-    phase, budget = max(budgets, key=lambda pair: (pair[1].low > capacity, pair[1].high > capacity, pair[1].expected))
+    phase, budget = max(budgets, key=lambda pair: rank_budget(pair[1], capacity))
     return Judgement(phase, budget, capacity, compute_verdict(budget, capacity), run, resource, phase_names)
 
 

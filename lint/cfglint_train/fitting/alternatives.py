@@ -80,6 +80,8 @@ class Alternatives(Frozen):
     largest_expected: int | None = None
     """Largest value of `maximized_field` that is expected to fit; tight if it is above `largest`."""
     maximized_field: Field | None = None
+    written: Run | None = None
+    """The run as written, if the misspelled keys of `run` count as meant."""
 
     @property
     def lacks_room(self) -> bool:

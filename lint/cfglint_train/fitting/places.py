@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cfglint_train.findings.verdicts import Judgement, judge
-from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import Resource
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import VERDICTS, Phase, Resource
 from cfglint_train.runs.run import Run
 
 PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
@@ -55,3 +55,35 @@ def has_room_elsewhere(after: Run, before: Run) -> bool:
     return all(
         judgement.budget.expected <= expected_before.get(judgement.resource, 0) for judgement in list_lacking(after)
     )
+
+
+def find_worst(run: Any) -> Judgement | None:
+    """Return the worst judgement among GPU, host and disk, or None if the GPU is not estimated."""
+    gpu = judge_place(run, "gpu")
+    if gpu is None:
+        return None
+    return max((gpu, *judge_host_and_disk(run)), key=lambda judgement: VERDICTS.index(judgement.verdict))
+
+
+def find_corrected(run: Any) -> Run | None:
+    """Return the run in which misspelled keys count as corrected, or None if that changes no verdict or size."""
+    corrected = run.corrected if isinstance(run, Run) else None
+    if corrected is None or not corrected.inputs.corrected_keys:
+        return None
+    needs, corrected_needs = ([*map(_list_needs, item.estimate.phases)] for item in (run, corrected))
+    return corrected if needs != corrected_needs else None
+
+
+def _list_needs(phase: Phase) -> tuple[object, ...]:
+    return phase.name, *(budget and (budget.expected, budget.low) for budget in (phase.gpu, phase.host, phase.disk))
+
+
+def choose_worse(run: Any) -> Any:
+    """Return the run (or stated plan) as written or as corrected, whichever has the worse verdict or higher need."""
+    corrected = find_corrected(run)
+    if corrected is None:
+        return run
+    candidates = [(worst, item) for item in (run, corrected) if (worst := find_worst(item)) is not None]
+    if not candidates:
+        return run
+    return max(candidates, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected))[1]

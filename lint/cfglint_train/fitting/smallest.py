@@ -242,7 +242,14 @@ class Solution(Frozen):
     def drops(self) -> tuple[str, ...]:
         """Peaks before and after: `180 -> 58.5 GiB` for the GPU, `host: 600 -> 200 GiB` for other places."""
         other_drops = (f"{before.resource}: {words.format_drop(before, after)}" for before, after in self.host_and_disk)
-        return (words.format_drop(self.before, self.after), *other_drops)
+        return (words.format_drop(*self._find_peaks()), *other_drops)
+
+    def _find_peaks(self) -> tuple[Judgement, Judgement]:
+        """Return the verdicts on the GPU before and after: on all phases, unless another phase was the worst before."""
+        before, after = judge(self.run, "gpu"), judge(self.run.replace_fields(self.changes), "gpu")
+        if before is None or after is None or before.phase.name != self.before.phase.name:
+            return self.before, self.after
+        return before, after
 
     @property
     def fix(self) -> Fix:

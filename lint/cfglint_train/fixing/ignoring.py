@@ -43,7 +43,7 @@ def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
     workspace = dispatch.open_workspace(options)
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
-    for finding in before.findings:
+    for finding in (atom for item in before.findings for atom in item.atoms):
         by_path.setdefault(finding.path, []).append(finding)
     originals: dict[str, bytes] = {}
     applied: list[Applied] = []
@@ -60,7 +60,7 @@ def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
             else:
                 refused.append(Refused(path, finding.code, _explain_refusal(finding, document)))
     result = dispatch.lint(workspace, paths, options) if originals else before
-    known_findings = {(finding.path, finding.code, finding.message) for finding in before.findings}
+    known_findings = {(atom.path, atom.code, atom.message) for finding in before.findings for atom in finding.atoms}
     spoilt_paths = {
         item.path for item in result.findings if (item.path, item.code, item.message) not in known_findings
     } & originals.keys()

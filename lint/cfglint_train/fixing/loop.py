@@ -230,8 +230,9 @@ def _find_new_findings(
     if not fixed:
         return
     mildest = max(_get_severity_rank(finding) for finding in fixed)
-    known_kinds = {_get_kind(finding) for finding in before.findings}
-    expected_counts = Counter((finding.path, finding.code) for finding in before.findings)
+    former = [atom for finding in before.findings for atom in finding.atoms]
+    known_kinds = {_get_kind(finding) for finding in former}
+    expected_counts = Counter((finding.path, finding.code) for finding in former)
     expected_counts.subtract((finding.path, finding.code) for finding in fixed)
     new_counts = Counter((finding.path, finding.code) for finding in after.findings)
     remaining_kinds = {_get_kind(finding) for finding in after.findings}

@@ -18,6 +18,7 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.judging.one_disease import keep
 from cfglint_train.settings.files import DISK, Files
 
 _VERSION: Final = 1
@@ -137,7 +138,7 @@ def compare_with_baseline(
     secrets: Collection[str],
     is_checked: Callable[[str, str], bool],
 ) -> BaselineComparison:
-    """Split findings into new and accepted ones.
+    """Split findings, and the parts of merged ones, into new and accepted ones.
 
     `is_checked(path, code)` returns whether this lint would have reported a finding of that rule in an existing file
     (absolute path). Entries for which it returns False are kept.
@@ -146,7 +147,8 @@ def compare_with_baseline(
     unmatched = Counter(baseline.accepted)
     entries: Counter[EntryKey] = Counter()
     new, accepted = [], []
-    for finding in findings:
+    merged = list(findings)
+    for finding in (atom for item in merged for atom in item.atoms):
         key = _build_key(finding, baseline.root, redact)
         if unmatched[key] > 0:
             unmatched[key] -= 1
@@ -155,7 +157,7 @@ def compare_with_baseline(
         else:
             new.append((finding, key))
     renamed_entries = _list_entries_without_file(unmatched, baseline.root)
-    unaccepted = []
+    unaccepted: set[tuple[Any, ...]] = set()
     has_renames = False
     for finding, key in new:
         candidates = renamed_entries.get(key[1:], [])
@@ -168,7 +170,7 @@ def compare_with_baseline(
             accepted.append(finding)
             has_renames = True
         else:
-            unaccepted.append(finding)
+            unaccepted.add(finding.sort_key)
     stale = []
     for key, count in unmatched.items():
         if count > 0:
@@ -178,7 +180,12 @@ def compare_with_baseline(
             else:
                 entries[key] += count
     return BaselineComparison(
-        tuple(unaccepted), tuple(accepted), tuple(sorted(stale)), entries, baseline.path, has_renames
+        tuple(keep(merged, lambda finding: finding.sort_key in unaccepted)),
+        tuple(accepted),
+        tuple(sorted(stale)),
+        entries,
+        baseline.path,
+        has_renames,
     )
 
 
@@ -212,8 +219,9 @@ def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str
     """Return the comparison of findings with a new baseline that accepts them all."""
     absolute = os.path.abspath(path)
     redact = build_redaction(secrets)
-    entries = Counter(_build_key(finding, os.path.dirname(absolute), redact) for finding in findings)
-    return BaselineComparison((), findings, (), entries, absolute)
+    atoms = tuple([atom for finding in findings for atom in finding.atoms])
+    entries = Counter(_build_key(atom, os.path.dirname(absolute), redact) for atom in atoms)
+    return BaselineComparison((), atoms, (), entries, absolute)
 
 
 def render_baseline(accepted: Mapping[EntryKey, int]) -> bytes:

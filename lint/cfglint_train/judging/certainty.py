@@ -104,6 +104,8 @@ def grade_report(
     if run is not None:
         fields, facts = _list_dependencies(rule, report, run, fields_read)
         assumptions = find_fact_assumptions(run, fields, *facts, *_list_related_companions(report, run))
+        if report.assumed_severity is not None and any(assumption.fact == GPU for assumption in assumptions):
+            report = report._replace(min_certainty="followed")
         if (
             assumptions
             and report.min_certainty in _CERTAIN
@@ -163,6 +165,8 @@ def grade_report(
         if cut_off or guessed_facts - fix.tolerated_assumptions:
             fix = fix._replace(applicability="unsafe")
     severity = cap_severity(severity, certainty)
+    if report.assumed_severity is not None and certainty not in _CERTAIN:
+        severity = report.assumed_severity
     if rule.estimates and run is not None and _count_decisive_facts(scenarios, refuting, run) >= MIN_GUESSES_FOR_INFO:
         severity = "info"
     return GradedReport(
@@ -380,13 +384,13 @@ def _list_derived_sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:
 def _is_same_report(rule: Rule, report: Report, other: Report) -> bool:
     """Return whether a report from another scenario claims at least as much as this report.
 
-    Reports of an estimate are compared by severity, because their figures differ in every scenario. Other reports are
-    compared by place and claim (or message).
+    Reports of an estimate are compared by quantity and severity, because their figures differ in every scenario. Other
+    reports are compared by place and claim (or message).
     """
     if not rule.estimates:
         return (other.place, other.claim or other.message) == (report.place, report.claim or report.message)
     severity, other_severity = report.severity or rule.severity, other.severity or rule.severity
-    return SEVERITIES.index(other_severity) <= SEVERITIES.index(severity)
+    return other.quantity == report.quantity and SEVERITIES.index(other_severity) <= SEVERITIES.index(severity)
 
 
 def _list_certain_grounds(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:

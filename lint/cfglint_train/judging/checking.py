@@ -10,14 +10,15 @@ from itertools import islice
 
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Finding, Report
+from cfglint_train.findings.finding import SEVERITIES, Finding, Report
+from cfglint_train.findings.verdicts import describe_verdict
 from cfglint_train.foundation.errors import describe_crash
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.certainty import Check as Checker
 from cfglint_train.judging.certainty import grade_report
-from cfglint_train.judging.one_disease import is_covered, settle
+from cfglint_train.judging.one_disease import settle
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
 from cfglint_train.judging.typo_correction import correct_typos
@@ -61,13 +62,11 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
                 corrected_run = run.corrected = run.corrected or correct_typos(run, selection)
             checker = registry.get_checker(rule)
             reports = _run_rule(rule, checker, main, run)
-            if corrected_run is not None and corrected_run is not run:
-                reports = _run_rule_on_corrected(rule, checker, main, reports, corrected_run)
+            if run is not None and corrected_run is not None and corrected_run is not run:
+                reports = _run_rule_on_worse(rule, checker, main, reports, run, corrected_run)
             for report, reported_run, reads in islice(reports, MAX_FINDINGS + 1):
                 if len(findings) >= MAX_FINDINGS:
                     return CheckResult(tuple(settle(findings)), tuple(troubles), frozenset(secrets), is_truncated=True)
-                if is_covered(report.left_to, report.severity or rule.severity, findings):
-                    continue
                 if report.help is None and (rule.rests_on_vocabulary or rule.rests_on_release):
                     same_file = (config for config in configs if config.document is report.place.document)
                     report = report._replace(help=resolution.describe_source(next(same_file, main)))
@@ -99,14 +98,37 @@ def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> It
         yield report, run, reads
 
 
-def _run_rule_on_corrected(
-    rule: Rule, checker: Checker, main: Config, reports: Iterable[_Report], corrected_run: Run
+def _run_rule_on_worse(
+    rule: Rule, checker: Checker, main: Config, written_reports: Iterable[_Report], written_run: Run, corrected_run: Run
 ) -> Iterator[_Report]:
-    """Yield a rule's reports on a run whose misspelled keys are corrected.
+    """Yield a rule's reports on a run as written or with its misspelled keys corrected, whichever fits worse.
 
-    Reports that the original run does not get have notes that name the corrections.
+    Reports that differ between the two have notes that name the corrections. Those on the run as written are at most
+    warnings without a fix: correcting the keys settles them.
     """
-    unchanged = {report.message for report, *_ in reports if report.is_confirmed}
+    from cfglint_train.fitting import places  # few runs have misspelled keys
+
     notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)
+    worst = places.find_worst(corrected_run)
+    if worst is not None and places.choose_worse(written_run) is written_run:
+        unchanged = _list_confirmed(_run_rule(rule, checker, main, corrected_run))
+        keys = "; ".join(notes)
+        note = f"as written; as meant ({keys}), {worst.phase.title} {describe_verdict(worst)}"
+        for report, run, reads in written_reports:
+            if report.message not in unchanged:
+                report = report._replace(
+                    severity=max(report.severity or rule.severity, "warning", key=SEVERITIES.index),
+                    notes=(*report.notes, note),
+                    fix=None,
+                    find_remedy=None,
+                    help="correct the misspelled key",
+                )
+            yield report, run, reads
+        return
+    unchanged = _list_confirmed(written_reports)
     for report, run, reads in _run_rule(rule, checker, main, corrected_run):
         yield report if report.message in unchanged else report._replace(notes=(*report.notes, *notes)), run, reads
+
+
+def _list_confirmed(reports: Iterable[_Report]) -> set[str]:
+    return {report.message for report, *_ in reports if report.is_confirmed}

@@ -15,7 +15,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, TypeVar
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
-from cfglint_train.judging.collector import Ledger
+from cfglint_train.judging.collector import Ledger, get_identity
 from cfglint_train.judging.finding_builder import build_finding
 from cfglint_train.judging.one_disease import describe_parts
 from cfglint_train.judging.options import LintOptions
@@ -189,18 +189,20 @@ class LintRun:
             report_bound(min(checked_paths, default=root), bound, self.selection, ledger)
         for path in ledger.list_paths():
             self._read_comments(path, 0)
-        findings = sorted(ledger.list_findings(), key=lambda finding: finding.sort_key)
+        findings = collected = sorted(ledger.list_findings(), key=lambda finding: finding.sort_key)
         if ledger.suppressions and self.options.suppressions:
             from cfglint_train.judging.suppressions import filter_suppressed
 
             findings = filter_suppressed(findings, ledger, self.selection)
-        findings = [describe_parts(finding) if finding.parts else finding for finding in findings]
         comparison = (
             None if self.options.baseline is None else self._compare_with_baseline(self.options.baseline, findings)
         )
+        findings = findings if comparison is None else list(comparison.new)
+        if {get_identity(finding) for finding in findings} - {get_identity(finding) for finding in collected}:
+            findings = _drop_conflicting_fixes(findings)  # parts whose finding is suppressed or accepted
         return Result(
             files=tuple(sorted(ledger.checked.values())),
-            findings=tuple(findings) if comparison is None else comparison.new,
+            findings=tuple([describe_parts(finding) if finding.parts else finding for finding in findings]),
             accepted=comparison,
             troubles=tuple(sorted(set(ledger.troubles), key=lambda trouble: (trouble[:2], trouble.rule or ""))),
             skipped=tuple(dict.fromkeys((*ledger.skipped, *self.workspace.documents.skipped))),

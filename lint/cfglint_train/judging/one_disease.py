@@ -1,33 +1,83 @@
-"""One disease, one finding: drop findings that another finding covers, and merge those that the same fix settles.
+"""One disease, one finding: merge the findings on a run that one fix settles, or that one rule leaves to another.
 
 Rules judge a run independently of each other. Several of them may state the same verdict, such as a training step that
-does not fit, each with its own cause. If the same fix settles them, the user sees one finding with all causes.
+does not fit, each with its own cause. The user sees one finding with all causes. The others are its **parts**, which
+keep their codes: whatever is suppressed or accepted, the rest is still shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, UNUSABLE_VALUE, Finding, Related, Severity
+from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, UNUSABLE_VALUE, Finding, Related
+from cfglint_train.foundation.typed import Any
 from cfglint_train.plan.origin import Place
 
 
 def settle(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings on a run without those that others cover, and with those of one disease merged."""
-    checked = list(findings)
-    uncovered = [finding for finding in checked if not is_covered(finding.left_to, finding.severity, checked)]
-    others = [finding for finding in uncovered if not finding.quantity]
+    """Return the findings on a run, with those of one disease merged into the most severe one."""
     heads: list[Finding] = []
-    for finding in sorted((finding for finding in uncovered if finding.quantity), key=_get_priority):
-        position = next((number for number, head in enumerate(heads) if _is_settled_with(finding, head)), None)
-        if position is None:
-            heads.append(finding)
+    for atom in sorted((atom for finding in findings for atom in finding.atoms), key=_get_priority):
+        number = next((number for number, head in enumerate(heads) if _is_settled_with(atom, head)), len(heads))
+        heads[number : number + 1] = [_add_parts(heads[number], atom) if number < len(heads) else atom]
+    heads = [_move_to_changed_place(head) if head.parts else head for head in heads]
+    coverers = [_find_coverer(head, heads) for head in heads]
+    for number, coverer in enumerate(coverers):
+        while coverer is not None and coverers[coverer] is not None:
+            coverer = coverers[coverer]
+        if coverer is not None:
+            heads[coverer] = _add_parts(heads[coverer], *heads[number].atoms)
+    remaining = [head for head, coverer in zip(heads, coverers) if coverer is None]
+    return _merge_unusable_values(remaining)
+
+
+def keep(findings: Iterable[Finding], is_kept: Callable[[Finding], bool]) -> list[Finding]:
+    """Return the findings and parts that are kept; the parts of a finding that is not are merged again."""
+    remaining: list[Finding] = []
+    for finding in findings:
+        parts = [part for part in finding.parts if is_kept(part)]
+        if is_kept(finding):
+            remaining.append(finding._replace(parts=tuple(parts)) if finding.parts else finding)
         else:
-            part = finding._replace(intent=None, run=None)
-            heads[position] = heads[position]._replace(parts=(*heads[position].parts, part))
-    return _merge_unusable_values(
-        [*others, *(_move_to_changed_place(finding) if finding.parts else finding for finding in heads)]
-    )
+            remaining += settle(parts)
+    return remaining
+
+
+def describe_parts(finding: Finding) -> Finding:
+    """Return the finding with the causes, places and remedies of its parts in its notes and related places."""
+    notes, related, help_text = dict.fromkeys(finding.notes), list(finding.related), finding.help
+    for part in finding.parts:
+        if part.quantity == UNUSABLE_VALUE or part.place is None or _is_same_place(part.place, finding.place):
+            notes[f"{part.message} ({part.code})"] = None
+        else:
+            related.append(Related(part.place, f"{part.message} ({part.code})"))
+        notes.update(dict.fromkeys(part.notes if part.quantity == finding.quantity else ()))
+        remedy = part.intent or part.fix
+        if remedy is not None and _get_change(part) != _get_change(finding):
+            notes[f"{remedy.message} ({part.code})"] = None
+        if part.help is not None and help_text is None and finding.intent is None and finding.fix is None:
+            help_text = part.help
+        elif part.help not in (None, help_text) and part.quantity != UNUSABLE_VALUE:
+            notes[f"{part.help} ({part.code})"] = None
+    return finding._replace(notes=tuple(notes), related=tuple(related), help=help_text)
+
+
+def _find_coverer(finding: Finding, heads: Sequence[Finding]) -> int | None:
+    """Return the position of the first finding that includes one of the rule that `finding` is left to, or None.
+
+    That one must be at least as severe.
+    """
+    rank = SEVERITIES.index(finding.severity)
+    for number, head in enumerate(heads if finding.left_to else ()):
+        for atom in head.atoms:
+            is_covering = atom.code == finding.left_to and atom.left_to != finding.code
+            if is_covering and head is not finding and SEVERITIES.index(atom.severity) <= rank:
+                return number
+    return None
+
+
+def _add_parts(head: Finding, *parts: Finding) -> Finding:
+    return head._replace(parts=(*head.parts, *parts))
 
 
 def _merge_unusable_values(findings: list[Finding]) -> list[Finding]:
@@ -36,46 +86,42 @@ def _merge_unusable_values(findings: list[Finding]) -> list[Finding]:
     for part in parts:
         for position, finding in enumerate(findings):
             if finding.severity == "error" and (finding.path, finding.start) == (part.path, part.start):
-                findings[position] = finding._replace(parts=(*finding.parts, part._replace(intent=None, run=None)))
+                findings[position] = _add_parts(finding, part)
                 findings.remove(part)
                 break
     return findings
 
 
-def is_covered(code: str, severity: Severity, others: Iterable[Finding]) -> bool:
-    """Return whether the rule `code` has a finding that is at least as severe as a finding that is left to it."""
-    rank = SEVERITIES.index(severity)
-    return bool(code) and any(other.code == code and SEVERITIES.index(other.severity) <= rank for other in others)
-
-
-def describe_parts(finding: Finding) -> Finding:
-    """Return the finding with the causes and places of its parts in its notes and related places."""
-    notes, related = dict.fromkeys(finding.notes), list(finding.related)
-    for part in finding.parts:
-        if part.quantity == UNUSABLE_VALUE or part.place is None or _is_same_place(part.place, finding.place):
-            notes[f"{part.message} ({part.code})"] = None
-        else:
-            related.append(Related(part.place, f"{part.message} ({part.code})"))
-        notes.update(dict.fromkeys(part.notes))
-    return finding._replace(notes=tuple(notes), related=tuple(related))
-
-
 def _get_priority(finding: Finding) -> tuple[int, int, str]:
     """Return a sort key that puts the finding that stays first."""
-    fix = finding.intent
+    fix = finding.intent or finding.fix
     rank = len(APPLICABILITIES) if fix is None else APPLICABILITIES.index(fix.applicability)
     return SEVERITIES.index(finding.severity), rank, finding.code
 
 
 def _is_settled_with(finding: Finding, head: Finding) -> bool:
-    """Return whether two findings rest on the same quantity, and the same fix settles both. Only text merges infos."""
-    fix, head_fix = finding.intent, head.intent
+    """Return whether two findings judge the same resource and have the same fix.
+
+    Without a fix, they must judge the same quantity and be at the same place.
+    """
+    resource, _, phases = finding.quantity.partition(":")
+    if not phases or resource != head.quantity.partition(":")[0]:
+        return False
+    change = _get_change(finding)
+    if change is None and not (finding.quantity == head.quantity and _is_same_place(finding.place, head.place)):
+        return False
+    return change == _get_change(head)
+
+
+def _get_change(finding: Finding) -> tuple[Any, ...] | None:
+    """Return what the fix of a finding changes, or None without a fix."""
+    fix = finding.intent
+    if fix is not None:
+        keys = tuple((config.document.path, config.root, changes) for config, changes in fix.keys)
+        texts = tuple((document.path, edit) for document, edit in fix.texts)
+        return (fix.changes, keys, texts) if fix.changes or keys or texts else (fix.message,)
     return (
-        finding.quantity == head.quantity
-        and finding.severity != "info"
-        and fix is not None
-        and head_fix is not None
-        and (fix.changes, fix.keys) == (head_fix.changes, head_fix.keys)
+        None if finding.fix is None else (*((edit.path, edit.edit) for edit in finding.fix.edits), finding.fix.message)
     )
 
 

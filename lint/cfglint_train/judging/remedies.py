@@ -13,7 +13,8 @@ from cfglint_train.judging.result import Result
 
 def detach_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings with their fixes as edits and without their runs, to send them to another process."""
-    return (finding._replace(intent=None, run=None) for finding in add_edits(findings))
+    for finding in add_edits(findings):
+        yield finding._replace(intent=None, run=None, parts=tuple(detach_findings(finding.parts)))
 
 
 def attach_edits(result: Result) -> Result:

@@ -10,6 +10,7 @@ from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.collector import Ledger, get_identity
 from cfglint_train.judging.finding_builder import build_finding
+from cfglint_train.judging.one_disease import keep
 from cfglint_train.judging.selection import Selection
 from cfglint_train.settings import pragmas
 
@@ -44,13 +45,7 @@ def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: 
     # Rules did not check an unread run, so its suppressions may only appear to be unused.
     unread_paths = {item.path for item in findings if registry.RULES[item.code].unchecked == "run"}
     unclear_paths |= unread_paths - checked_paths
-    remaining = []
-    for item in findings:
-        parts = tuple([part for part in item.parts if not is_suppressed(part)])
-        if not is_suppressed(item):
-            remaining.append(item._replace(parts=parts) if item.parts else item)
-        else:
-            remaining += [part for part in parts if registry.RULES[part.code].unchecked]
+    remaining = keep(findings, lambda finding: not is_suppressed(finding))
     ledger.troubles = [item for item in ledger.troubles if (item.path, item.message) not in suppressed_messages]
     unused = {}
     for path, (document, suppressions) in ledger.suppressions.items():

@@ -202,3 +202,8 @@ def compute_verdict(budget: Budget, capacity: int) -> Verdict:
     if budget.low > capacity:
         return "does not fit"
     return "probably does not fit" if budget.expected > capacity else "tight"
+
+
+def rank_budget(budget: Budget, capacity: int | None) -> tuple[int, int]:
+    """Return a sort key of budgets: the verdict if the capacity is known, then the expected size."""
+    return 0 if capacity is None else VERDICTS.index(compute_verdict(budget, capacity)), budget.expected

@@ -10,7 +10,7 @@ from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import Result
-from cfglint_train.memory.budget import VERDICTS, Phase
+from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
@@ -31,15 +31,18 @@ _LENGTH_STEP: Final = 100
 
 def answer_lint(result: Result) -> str | None:
     """Return the answer for a lint of one run, or None if there are several runs or none was estimated."""
-    run = result.runs[0].corrected if len(result.runs) == 1 else None
-    if run is None or not run.is_estimated:
+    if len(result.runs) != 1 or result.runs[0].corrected is None:
+        return None
+    run = places.choose_worse(result.runs[0])
+    if not isinstance(run, Run) or not run.is_estimated:
         return None
     from cfglint_train.runs.not_estimated import is_training_run
 
     if not run.estimate.phases and not is_training_run(run):
         return None
     solution = None
-    if any(finding.code == "MEM001" for finding in result.findings):  # MEM001 already searched for it
+    # MEM001 has already searched for the solution.
+    if any(atom.code == "MEM001" for finding in result.findings for atom in finding.atoms):
         from cfglint_train.fitting.smallest import find_smallest
 
         solution = find_smallest(run)
@@ -48,7 +51,7 @@ def answer_lint(result: Result) -> str | None:
 
 def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
     """Return the settings of the first safe fix that makes the run fit, or () if it already fits or no fix does."""
-    worst = _find_worst(run)
+    worst = places.find_worst(run)
     if worst is None or not places.is_lacking_room(worst):
         return ()
     for finding in result.findings:
@@ -65,33 +68,9 @@ def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
     return ()
 
 
-def find_corrected(run: Run | StatedPlan) -> Run | None:
-    """Return the run in which misspelled keys count as corrected, or None if that changes no verdict or size."""
-    corrected = run.corrected if isinstance(run, Run) else None
-    if corrected is None or not corrected.inputs.corrected_keys:
-        return None
-    needs, corrected_needs = ([*map(_list_needs, item.estimate.phases)] for item in (run, corrected))
-    return corrected if needs != corrected_needs else None
-
-
-def _list_needs(phase: Phase) -> tuple[object, ...]:
-    return phase.name, *(budget and (budget.expected, budget.low) for budget in (phase.gpu, phase.host, phase.disk))
-
-
-def choose_worse(run: Run | StatedPlan) -> Run | StatedPlan:
-    """Return the run as written or as corrected, whichever has the worse verdict or else the higher need."""
-    corrected = find_corrected(run)
-    if corrected is None:
-        return run
-    candidates = [(worst, item) for item in (run, corrected) if (worst := _find_worst(item)) is not None]
-    if not candidates:
-        return run
-    return max(candidates, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected))[1]
-
-
 def compare_written(run: Run | StatedPlan) -> Iterator[str]:
     """Yield the answers for the run as written and as corrected, or nothing if they do not differ."""
-    corrected = find_corrected(run)
+    corrected = places.find_corrected(run)
     if corrected is not None:
         yield f"  as written  {format_answer(run)}"
         keys = "; ".join(key.description for key in corrected.inputs.corrected_keys)
@@ -100,8 +79,8 @@ def compare_written(run: Run | StatedPlan) -> Iterator[str]:
 
 def answer_several(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
     """Yield the answer for the worst of several runs and an empty line, or nothing if there is none."""
-    shown_runs = [choose_worse(run) for run in runs] if len(runs) > 1 else []
-    judged_runs = [(worst, run) for run in shown_runs if (worst := _find_worst(run)) is not None]
+    shown_runs = [places.choose_worse(run) for run in runs] if len(runs) > 1 else []
+    judged_runs = [(worst, run) for run in shown_runs if (worst := places.find_worst(run)) is not None]
     if judged_runs:
         _, run = max(
             judged_runs, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected / pair[0].capacity)
@@ -113,7 +92,7 @@ def answer_several(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
 
 def answer_estimate(run: Run | StatedPlan) -> str:
     """Return the answer with the largest sizes that fit, or with the smallest change that makes the run fit."""
-    worst, solution = _find_worst(run), None
+    worst, solution = places.find_worst(run), None
     if worst is not None and places.is_lacking_room(worst) and isinstance(run, Run):
         from cfglint_train.fitting.smallest import find_smallest_for
 
@@ -135,7 +114,7 @@ def format_answer(
     fits (`hardware_need`). `sizes`: if the run fits, the answer also states the largest micro batch and sequence
     length.
     """
-    worst = _find_worst(run)
+    worst = places.find_worst(run)
     if worst is None:
         gap = find_gap(run)
         return f"not estimated: {escape_text(gap.message if gap is not None else 'no memory of a GPU is known')}"
@@ -152,6 +131,8 @@ def format_answer(
     ]
     if places.is_lacking_room(worst):
         settings = solution.settings if solution is not None and solution.is_enough else fix_settings
+        if places.find_corrected(run) is not None:
+            settings = ("correct the misspelled keys",)
         if settings:
             parts.append(f"smallest change: {', '.join(settings)}")
         elif hardware_need is not None:
@@ -225,14 +206,6 @@ def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
             yield f"the shape of {escape_text(str(run.plan.model.id))}" if run.plan.model.id else "the model"
 
 
-def _find_worst(run: Any) -> Judgement | None:
-    """Return the worst judgement among GPU, host and disk, or None if no training step was estimated."""
-    gpu = places.judge_place(run, "gpu") if run.estimate.has_step else None
-    if gpu is None:
-        return None
-    return max((gpu, *places.judge_host_and_disk(run)), key=lambda judgement: VERDICTS.index(judgement.verdict))
-
-
 def _describe_sizes(run: Any, current: Judgement) -> list[str]:
     """Describe the largest micro batch that fits and the sequence length from which the verdict is worse."""
     from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
@@ -245,7 +218,7 @@ def _describe_sizes(run: Any, current: Judgement) -> list[str]:
         allowed = VERDICTS.index(current.verdict)
 
         def is_no_worse(other: Run) -> bool:
-            worst = _find_worst(other)
+            worst = places.find_worst(other)
             return worst is not None and VERDICTS.index(worst.verdict) <= allowed
 
         largest_length = find_largest(run, field, is_no_worse)
@@ -255,6 +228,6 @@ def _describe_sizes(run: Any, current: Judgement) -> list[str]:
                 if largest_length < _LENGTH_STEP
                 else -(-(largest_length + 1) // _LENGTH_STEP) * _LENGTH_STEP
             )
-            worse = _find_worst(run.replace_fields({field: next_length}))
+            worse = places.find_worst(run.replace_fields({field: next_length}))
             sizes += [f"{worse.verdict} from {next_length:,} tokens"] if worse is not None else []
     return sizes

@@ -34,6 +34,11 @@ def list_details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
         yield (f"fix ({fix.applicability})" if fix.edits else "", fix.message)
 
 
+def list_part_codes(finding: Finding) -> tuple[str, ...]:
+    """Return the codes of the findings that are part of a finding, which formats with one code per finding list."""
+    return tuple(dict.fromkeys(part.code for part in finding.parts if part.code != finding.code))
+
+
 def format_details(finding: Finding, redact: Redact) -> Iterator[str]:
     """Yield the details as lines: `help: ...`."""
     return (f"{label}: {text}" if label else text for label, text in list_details(finding, redact))

@@ -54,7 +54,8 @@ def render_summary(fixed: FixOutcome) -> Iterator[str]:
     """Yield a line for each applied fix, each refused fix, and each fix that needs a decision."""
     redact = build_redaction(fixed.result.secrets)
     for applied_fix in fixed.applied:
-        yield f"fixed: {escape_text(applied_fix.path)}: {applied_fix.code} {escape_text(redact(applied_fix.message))}"
+        files = escape_text(", ".join(applied_fix.files))
+        yield f"fixed: {files}: {applied_fix.code} {escape_text(redact(applied_fix.message))}"
     yield from render_refusals(fixed)
     for finding in fixed.result.findings:
         fix = finding.intent

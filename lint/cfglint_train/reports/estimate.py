@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from cfglint_rules import registry
 from cfglint_train import records
 from cfglint_train.findings.verdicts import describe_own_runs, format_interval
+from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import join_names
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
-from cfglint_train.memory.budget import Budget, Phase, compute_verdict
+from cfglint_train.memory.budget import Budget, Phase, compute_verdict, rank_budget
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
@@ -52,7 +53,7 @@ def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iter
     yield from wrap_lines(answer.answer_several(runs), style)
     for run in runs:
         yield from render_opening(run, style, alone=len(runs) == 1)
-        shown = answer.choose_worse(run)
+        shown = places.choose_worse(run)
         for place, name in _PLACES:
             yield from _render_resource(shown, place, name, style)
         yield from wrap_lines(_render_notes(shown), style)
@@ -64,7 +65,7 @@ def render_opening(run: Run | StatedPlan, style: Style = PLAIN, *, alone: bool =
 
     Only a run that is `alone` gets an answer that needs a search; for several runs, use `fit`.
     """
-    shown = answer.choose_worse(run)
+    shown = places.choose_worse(run)
     yield from wrap_lines([answer.answer_estimate(shown) if alone else answer.format_answer(shown)], style)
     yield from render_head(run, style)
     yield from wrap_lines(answer.compare_written(run), style)
@@ -177,7 +178,7 @@ def _render_resource(run: Run | StatedPlan, resource: str, name: str, style: Sty
             yield line
             line = "    "
         yield f"{line}  {style.paint(verdict_text, color)}" if verdict_text else line
-    yield from wrap_lines(_render_components(run, phases, resource), style)
+    yield from wrap_lines(_render_components(run, phases, resource, capacity), style)
 
 
 def _is_visible(budget: Budget | None) -> bool:
@@ -185,9 +186,11 @@ def _is_visible(budget: Budget | None) -> bool:
     return budget is not None and format_gib(budget.expected) != _NOTHING
 
 
-def _render_components(run: Run | StatedPlan, phases: Sequence[Phase], resource: str) -> Iterator[str]:
+def _render_components(
+    run: Run | StatedPlan, phases: Sequence[Phase], resource: str, capacity: int | None
+) -> Iterator[str]:
     """Yield the components of the highest peak and the source of its interval."""
-    worst = max(phases, key=lambda phase: getattr(phase, resource).expected)
+    worst = max(phases, key=lambda phase: rank_budget(getattr(phase, resource), capacity))
     yield f"    in {worst.title}, {worst.event}:"
     for part in sorted(explain(getattr(worst, resource)), key=lambda part: -part.bytes):
         if format_gib(part.bytes) != _NOTHING:
@@ -340,7 +343,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),
         assumed=tuple(sorted(list_assumed_facts(run))),
         not_counted=tuple(list_not_counted(run)),
-        corrected=None if (corrected := answer.find_corrected(run)) is None else build_estimate(corrected),
+        corrected=None if (corrected := places.find_corrected(run)) is None else build_estimate(corrected),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train import records
 from cfglint_train.findings.verdicts import Judgement, describe_own_runs, format_size
-from cfglint_train.fitting import words
+from cfglint_train.fitting import places, words
 from cfglint_train.fitting.alternatives import Alternative, Alternatives
 from cfglint_train.fitting.hardware_needed import HardwareNeed
 from cfglint_train.fitting.smallest import Solution
@@ -25,16 +25,19 @@ VERSION: Final = 1
 
 def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[str]:
     """Yield every run with its verdict, its alternatives and the proposed change."""
-    yield from estimate.wrap_lines(answer.answer_several([alternatives.run for alternatives in runs]), style)
-    for alternatives in runs:
+    written_runs = [alternatives.written or alternatives.run for alternatives in runs]
+    yield from estimate.wrap_lines(answer.answer_several(written_runs), style)
+    for alternatives, written in zip(runs, written_runs):
+        corrected_keys = [key.description for key in alternatives.run.inputs.corrected_keys]
         opening = answer.format_answer(
             alternatives.run, alternatives.solution, hardware_need=alternatives.hardware_need, sizes=len(runs) == 1
         )
+        if places.find_corrected(written) is not None and places.choose_worse(written) is written:
+            opening = answer.format_answer(written)
         yield from estimate.wrap_lines([opening], style)
         yield from estimate.render_head(alternatives.run, style)
-        yield from estimate.wrap_lines(
-            (f"  {key.description}" for key in alternatives.run.inputs.corrected_keys), style
-        )
+        comparison = list(answer.compare_written(written))
+        yield from estimate.wrap_lines(comparison or (f"  {description}" for description in corrected_keys), style)
         yield from estimate.wrap_lines(_render_run(alternatives, style), style)
         yield ""
 

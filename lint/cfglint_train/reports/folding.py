@@ -14,7 +14,6 @@ from cfglint_train.findings.finding import Finding, Related
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import format_count
-from cfglint_train.judging.one_disease import describe_parts
 from cfglint_train.judging.result import Result
 
 MIN_PLACES: Final = 4
@@ -45,24 +44,6 @@ def fold_places(result: Result) -> Result:
             if folded.get(id(finding), [finding])[0] is finding
         )
     )
-
-
-def merge_infos(result: Result) -> Result:
-    """Return the result with infos on one quantity that the same edits settle as one finding, that of the first rule.
-
-    This is for text. Errors and warnings of one disease are one finding in all reports.
-    """
-    groups: dict[tuple[Any, ...], list[Finding]] = {}
-    for number, finding in enumerate(result.findings):
-        fix = finding.fix if finding.severity == "info" and finding.quantity else None
-        edits = () if fix is None else tuple((edit.path, edit.edit) for edit in fix.edits)
-        key = (finding.quantity, fix.applicability, fix.message, edits) if fix is not None and edits else (number,)
-        groups.setdefault(key, []).append(finding)
-    merged = {}
-    for group in groups.values():
-        head, *parts = sorted(group, key=lambda finding: finding.code)
-        merged[id(head)] = describe_parts(head._replace(parts=tuple(parts))) if parts else head
-    return result._replace(findings=tuple(merged[id(item)] for item in result.findings if id(item) in merged))
 
 
 def _build_key(finding: Finding, root: str) -> tuple[Any, ...]:

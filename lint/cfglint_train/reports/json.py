@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
 from cfglint_train.plan import certainty as plan
 from cfglint_train.records import Edit, Failure, Fix, Ground, NotChecked, RelatedPlace
-from cfglint_train.reports.details import list_related_places
+from cfglint_train.reports.details import list_part_codes, list_related_places
 from cfglint_train.reports.escape import escape_data
 from cfglint_train.reports.fixes import mask_fix
 from cfglint_train.reports.style import PLAIN, Style
@@ -185,6 +185,7 @@ def _build_finding(finding: Finding, redact: Redact) -> records.Finding:
         certainty=finding.certainty,
         rests_on=tuple([_build_ground(ground, redact) for ground in finding.rests_on]),
         fix=None if finding.fix is None else _build_fix(finding.fix, redact),
+        also=list_part_codes(finding),
     )
 
 

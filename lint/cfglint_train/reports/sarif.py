@@ -20,7 +20,7 @@ from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.reports import text
-from cfglint_train.reports.details import list_details, list_related_places
+from cfglint_train.reports.details import list_details, list_part_codes, list_related_places
 from cfglint_train.reports.escape import escape_data
 from cfglint_train.reports.fingerprints import compute_fingerprints
 from cfglint_train.reports.fixes import mask_fix
@@ -83,6 +83,7 @@ def _build_results(result: Result, codes: list[str]) -> Iterator[dict[str, Any]]
             "properties": {
                 "certainty": finding.certainty,
                 "restsOn": [f"{ground.fact} ({ground.grade})" for ground in finding.rests_on],
+                **({"also": list(also)} if (also := list_part_codes(finding)) else {}),
             },
         }
         related_locations = [

@@ -58,7 +58,8 @@ def concise(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Report every finding on one line, then a summary."""
     redact = build_redaction(result.secrets)
     for finding in result.findings:
-        yield f"{_format_head(finding, style)}{_mark_fixable(finding)} {escape_text(redact(finding.message))}"
+        message = escape_text(redact(finding.message))
+        yield f"{_format_head(finding, style)}{_mark_fixable(finding)} {message}{_mark_parts(finding)}"
     yield from render_troubles(result)
     if not style.quiet:
         yield from render_summary(result)
@@ -75,7 +76,7 @@ def grouped(result: Result, style: Style = PLAIN) -> Iterator[str]:
         for place, finding in zip(places, findings):
             severity = style.paint(f"{finding.severity:<7}", _COLORS[finding.severity])
             head = f"  {place.rjust(width)}  {severity}  {_format_code(finding, style)}{_mark_fixable(finding)} "
-            yield from wrap_text(head, escape_text(redact(finding.message)), style, width + 20)
+            yield from wrap_text(head, escape_text(redact(finding.message)) + _mark_parts(finding), style, width + 20)
         yield ""
     yield from render_troubles(result, style)
     if not style.quiet:
@@ -99,6 +100,14 @@ def _mark_fixable(finding: Finding) -> str:
     return " [*]" if finding.fix is not None and finding.fix.edits else ""
 
 
+def _mark_parts(finding: Finding) -> str:
+    """Return the codes of the findings that are part of a finding, for formats that show only its headline."""
+    from cfglint_train.reports.details import list_part_codes
+
+    codes = list_part_codes(finding)
+    return f" (also {', '.join(codes)})" if codes else ""
+
+
 def _render_finding(finding: Finding, style: Style, redact: Redact) -> Iterator[str]:
     yield from wrap_text(
         f"{_format_head(finding, style)} ", f"{escape_text(redact(finding.message))} ({finding.name})", style, 5
@@ -117,6 +126,7 @@ def _render_finding(finding: Finding, style: Style, redact: Redact) -> Iterator[
             redact,
             _COLORS.get(marked_place.severity, _RELATED_COLOR),
         )
+
     from cfglint_train.reports.details import list_details
 
     for label, text in list_details(finding, redact):

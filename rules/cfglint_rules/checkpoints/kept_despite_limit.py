@@ -75,8 +75,6 @@ def check(run: Run) -> Iterator[Report]:
         and not run.is_stated("checkpoint.keep_unsharded")
     )
     capacity = run.hardware.get_capacity("disk")
-    if is_unsharded and not is_export and capacity is not None and _LIMIT_FIELD not in list_limits(run.plan):
-        return  # the run writes only unsharded checkpoints, and CKP004 compares their limit with the disk
     save = estimate_save(run) if is_export or is_unsharded else None
     if save is None or save.disk is None:
         return
@@ -100,4 +98,5 @@ def check(run: Run) -> Iterator[Report]:
         "warning" if is_full else "info",
         None if is_export else Fix("unsafe", f"{format_changes(run, changes)}; older checkpoints are deleted", changes),
         help="delete older exports during the run, or export only at its end" if is_export else None,
+        left_to="" if is_export or capacity is None or _LIMIT_FIELD in list_limits(run.plan) else "CKP004",
     )

@@ -112,6 +112,7 @@ def check(run: Run) -> Iterator[Report]:
             {_FIELD: True},
             advice=_ADVICE if is_undecided else "",
         ),
+        quantity="" if host is None or host.verdict == "fits" else host.quantity,
     )
 
 

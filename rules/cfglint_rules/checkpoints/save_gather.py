@@ -29,7 +29,8 @@ There is no fix for ZeRO stages 0 to 2: use fewer ranks per node, or ZeRO-3.
 
 ## When it does not apply
 Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings). Silent if training
-does not fit in host memory either, or needs as much as the save (HST001). CKP001 reports saves with `olmo_core`.
+does not fit in host memory either, or needs as much as the save (HST001). If CKP001 reports a save
+with `olmo_core`, the finding is a part of that.
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); transformers 4.57.6 and 5.0.0
@@ -61,9 +62,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if saving does not fit in host memory or is tight, unless another rule reports the cause."""
-    if run.plan.checkpoint.checkpointer == "olmo_core":
-        return  # CKP001 reports saves with `olmo_core`
+    """Yield a report if saving does not fit in host memory or is tight."""
     judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
@@ -71,6 +70,7 @@ def check(run: Run) -> Iterator[Report]:
     is_step_worse = step_judgement is not None and (
         step_judgement.verdict == "does not fit" or judgement.budget.expected <= step_judgement.budget.expected
     )
+    is_metadata = run.plan.checkpoint.checkpointer == "olmo_core"
     fix = _build_fix(run)
     yield Report(
         f"saving {describe_verdict(judgement)}",
@@ -78,9 +78,10 @@ def check(run: Run) -> Iterator[Report]:
         judgement.severity,
         fix,
         notes=(format_breakdown(judgement.budget), *_explain_frozen(run)),
-        help=None if fix is not None else _build_help(run),
+        help=None if fix is not None else _build_help(run, is_metadata),
         grounds=judgement.grounds,
-        left_to="HST001" if is_step_worse else "",
+        quantity=judgement.quantity,
+        left_to="CKP001" if is_metadata else "HST001" if is_step_worse else "",
     )
 
 
@@ -89,7 +90,9 @@ def _explain_frozen(run: Run) -> tuple[str, ...]:
     return ("transformers 5.0.0 and newer gather only the adapter",) if run.plan.checkpoint.gathers_frozen else ()
 
 
-def _build_help(run: Run) -> str:
+def _build_help(run: Run, is_metadata: bool) -> str:
+    if is_metadata:
+        return "use another checkpointer, fewer ranks, or hosts with more memory"
     if run.plan.parallel.strategy in FSDP:
         return "use a sharded state dict, or hosts with more memory"
     if run.plan.parallel.zero_stage == 3:

@@ -94,7 +94,9 @@ def check(run: Run) -> Iterator[Report]:
         notes=(format_breakdown(judgement.budget), *_explain_loading(judgement)),
         find_remedy=partial(_find_remedy, judgement),
         min_certainty=judgement.min_certainty,
+        assumed_severity=judgement.assumed_severity,
         grounds=judgement.grounds,
+        quantity=judgement.quantity,
         left_to="HST002" if is_left else "",
     )
 

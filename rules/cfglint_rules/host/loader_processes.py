@@ -23,8 +23,8 @@ Silent up to 384 processes per node. This limit leaves a margin because no file 
 H100 has 224 hardware threads, a DGX A100 256, an AWS p5.48xlarge 192, and a Google a3-highgpu-8g 208. Two processors
 with 96 cores each have 384.
 
-If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports that. If the
-workers only make host memory tight, only this rule reports them.
+If the stated host memory is too small for the workers but enough for 8 per rank, the finding is a part of that of
+HST001. If the workers only make host memory tight, HST001's finding is a part of this one.
 
 ## References
 docs/memory/host.md; transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13

@@ -3,7 +3,7 @@
 ## What it does
 Estimates the memory of one evaluation batch on top of the training states, and compares it with the GPU's memory. This
 covers evaluations during training and after it (LLaMA-Factory's `do_eval`). If MEM001 reports that the training step
-does not fit either, its finding covers the evaluation too.
+does not fit either, the evaluation is part of that finding.
 
 ## Why is this bad?
 Training runs well, then the job fails with CUDA out of memory at its first evaluation. With `eval_strategy: epoch` that
@@ -64,12 +64,12 @@ from cfglint_train.findings.verdicts import (
     EVALUATION_PHASE,
     STEP_PHASES,
     describe_verdict,
-    find_worse_evaluation,
     format_breakdown,
     format_size,
     judge,
 )
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -81,10 +81,11 @@ _FIELD: Final[Field] = "batch.eval_micro"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if an evaluation fits worse on the GPU than the training step."""
-    judgement, step = find_worse_evaluation(run), judge(run, "gpu", STEP_PHASES)
-    if judgement is None or step is None:
+    """Yield a report if an evaluation does not fit on the GPU or is tight."""
+    judgement, step = judge(run, "gpu", (EVALUATION_PHASE,)), judge(run, "gpu", STEP_PHASES)
+    if judgement is None or step is None or judgement.verdict == "fits":
         return
+    is_worse = VERDICTS.index(judgement.verdict) > VERDICTS.index(step.verdict)
     batch, origin = run.plan.batch.eval_micro, run.get_origin(_FIELD)
     is_inferred = origin is not None and origin.kind == "inferred"
     description = (
@@ -100,9 +101,11 @@ def check(run: Run) -> Iterator[Report]:
             *((origin.note,) if origin is not None and is_inferred and origin.note else ()),
         ),
         min_certainty=judgement.min_certainty,
+        assumed_severity=judgement.assumed_severity,
         find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
-        left_to="MEM001" if step.budget.expected > step.capacity else "",
+        quantity=judgement.quantity,
+        left_to="" if is_worse and step.budget.expected <= step.capacity else "MEM001",
     )
 
 

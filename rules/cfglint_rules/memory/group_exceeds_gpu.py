@@ -17,7 +17,7 @@ job fails with CUDA out of memory when it creates the critic's optimizer states,
 
 ## When it does not apply
 Silent if the group's model, nodes or GPUs are unknown. A critic that shares the actor's GPUs is part of MEM001. The
-estimate uses the actor's settings for the group, so the rule reports only if even the lower bound does not fit.
+estimate uses the actor's settings for the group, so the finding is an info unless even the lower bound does not fit.
 
 ## References
 OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/ppo_critic.py`; docs/memory/states.md.
@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
+from cfglint_train.findings.verdicts import name_quantity
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
@@ -41,13 +42,17 @@ def check(run: Run) -> Iterator[Report]:
     capacity = run.hardware.gpu_bytes
     for role in run.plan.model.roles or ():
         phase = run.estimate.find_phase(role.name) if role.trained else None
-        if phase is None or phase.gpu is None or capacity is None or phase.gpu.low <= capacity:
+        if phase is None or phase.gpu is None or capacity is None or phase.gpu.expected <= capacity:
             continue
+        is_certain = phase.gpu.low > capacity
         yield Report(
-            f"the {role.name} does not fit on its own GPUs: {format_gib(phase.gpu.expected)} per GPU expected, "
+            f"the {role.name} {'does' if is_certain else 'probably does'} not fit on its own GPUs: "
+            f"{format_gib(phase.gpu.expected)} per GPU expected, "
             f"{format_gib(capacity)} available",
             run.find_place("model.roles", "launch.gpus_per_node"),
-            "error",
+            "error" if is_certain else "info",
             notes=(f"{role.model} on {role.nodes} x {role.gpus_per_node} GPUs",),
             help=f"give the {role.name} more GPUs, or offload its optimizer states",
+            min_certainty="assumed" if is_certain else "followed",
+            quantity=name_quantity("gpu", (role.name,)),
         )

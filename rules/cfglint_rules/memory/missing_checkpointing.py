@@ -78,6 +78,7 @@ def check(run: Run) -> Iterator[Report]:
             place,
             severity,
             min_certainty=judgement.min_certainty,
+            assumed_severity=judgement.assumed_severity,
             grounds=judgement.grounds,
             quantity=judgement.quantity,
         )
@@ -90,6 +91,7 @@ def check(run: Run) -> Iterator[Report]:
         severity,
         notes=(f"with checkpointing, the peak is {format_gib(checkpointed.budget.expected)}{peak}",),
         min_certainty=judgement.min_certainty,
+        assumed_severity=judgement.assumed_severity,
         find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,
         quantity=judgement.quantity,

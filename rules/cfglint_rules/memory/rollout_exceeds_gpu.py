@@ -2,8 +2,8 @@
 
 ## What it does
 Estimates the memory for generation, and for the passes that score the generated answers, on GPUs that training shares
-with the inference engine. It compares the result with the GPU's memory. If MEM001 reports the training step, that
-finding covers the rollout too.
+with the inference engine. It compares the result with the GPU's memory. If MEM001 reports the training step, the
+rollout is part of that finding.
 
 ## Why is this bad?
 The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
@@ -49,8 +49,6 @@ def check(run: Run) -> Iterator[Report]:
     if judgement is None or judgement.verdict == "fits":
         return
     step = judge(run, "gpu", STEP_PHASES)
-    if step is None:
-        return
     is_generation = judgement.phase.event == "generation"
     subject = "generation alongside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
@@ -61,9 +59,11 @@ def check(run: Run) -> Iterator[Report]:
         judgement.severity,
         notes=(format_breakdown(judgement.budget), *(_note_one_sided_sleep(run) if is_generation else ())),
         min_certainty=judgement.min_certainty,
+        assumed_severity=judgement.assumed_severity,
         find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
-        left_to="" if step.verdict == "fits" else "MEM001",  # whose fix covers the rollout too
+        quantity=judgement.quantity,
+        left_to="" if step is None or step.verdict == "fits" else "MEM001",  # whose fix covers the rollout too
     )
 
 

@@ -3,7 +3,9 @@
 ## What it does
 Estimates the peak memory of the forward pass, backward pass and optimizer step on the GPU that needs the most, and
 compares it with the GPU's memory. The finding is an error if even the lower bound of the estimate exceeds that
-memory, and a warning if the interval includes it. The message breaks the peak down into its parts.
+memory, and a warning if the interval includes it. The message breaks the peak down into its parts. Loading the model
+and saving a checkpoint are reported, as warnings, if they need more than the step: no measurement covers them. They
+are a part of the finding on the step if there is one.
 
 ## Why is this bad?
 The job fails with CUDA out of memory (OOM), usually in the first or second step. A successful first step proves
@@ -35,7 +37,8 @@ is always applied as a whole.
 ## When it does not apply
 Silent for unknown models, unknown lengths and architectures without a formula. If the GPU is not stated, the rule
 assumes 80 GB. If the number of nodes or GPUs is not stated, it assumes the fewest nodes of 8 GPUs that the stated
-parallelism needs. The message then names the assumption, and the finding is at most a warning.
+parallelism needs. The message then names the assumption, and the finding is at most a warning. If the expected peak
+exceeds a stated GPU, but the lower bound does not, a finding that rests on another assumption is an info.
 
 If samples are concatenated without padding, cfglint may assume only one full-length sample per micro batch. If the step
 exceeds the memory only when all samples have the full length, the finding is an info. It is a warning if the release is
@@ -47,12 +50,13 @@ The pages of docs/memory-model.md derive every term; docs/fit.md lists the chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from cfglint_rules.rule import Rule
-from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.finding import SEVERITIES, Fix, Report
 from cfglint_train.findings.verdicts import (
+    EDGE_PHASES,
     STEP_PHASES,
     Judgement,
     describe_own_runs,
@@ -62,6 +66,7 @@ from cfglint_train.findings.verdicts import (
 )
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.memory.components import ENGINE, GRADIENTS
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
@@ -77,20 +82,45 @@ _MIN_SHARE: Final = 0.01
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the step does not fit, or is tight on stated hardware."""
-    judgement = judge(run, "gpu", STEP_PHASES)
-    if judgement is None or judgement.verdict == "fits":
+    """Yield a report if the step does not fit or is tight, and another if loading or saving is worse."""
+    step, edge = judge(run, "gpu", STEP_PHASES), judge(run, "gpu", EDGE_PHASES)
+    if step is not None and step.verdict != "fits":
+        yield _build_report(run, step, _find_place(run, step), partial(_find_remedy, run, step))
+    if edge is None or edge.verdict in ("fits", "tight"):
         return
-    yield Report(
+    if step is None or _get_rank(edge) > _get_rank(step):
+        report = _build_report(run, edge, run.find_place("model.id"), partial(_find_edge_remedy, run))
+        yield report._replace(severity=max(edge.severity, "warning", key=SEVERITIES.index), left_to=RULE.code)
+
+
+def _get_rank(judgement: Judgement) -> tuple[int, int]:
+    return VERDICTS.index(judgement.verdict), judgement.budget.expected
+
+
+def _build_report(
+    run: Run, judgement: Judgement, place: Place, find_remedy: Callable[[], tuple[Fix | None, str | None]]
+) -> Report:
+    return Report(
         f"{judgement.phase.title} {describe_verdict(judgement)}",
-        _find_place(run, judgement),
+        place,
         judgement.severity,
         notes=_list_notes(run, judgement),
         min_certainty=judgement.min_certainty,
-        find_remedy=partial(_find_remedy, run, judgement),
+        assumed_severity=judgement.assumed_severity,
+        find_remedy=find_remedy,
         grounds=judgement.grounds,
         quantity=judgement.quantity,
     )
+
+
+def _find_edge_remedy(run: Run) -> tuple[Fix | None, str | None]:
+    """Return the smallest change with which the step, loading and saving fit, or None; the help is None."""
+    if run.is_scenario:
+        return None, None
+    from cfglint_train.fitting.smallest import find_smallest_for  # imports the fixer, needed only if something is wrong
+
+    solution = find_smallest_for(run, (*STEP_PHASES, *EDGE_PHASES))
+    return None if solution is None else solution.fix, None
 
 
 def _find_remedy(run: Run, judgement: Judgement) -> tuple[Fix | None, str | None]:

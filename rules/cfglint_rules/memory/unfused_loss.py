@@ -90,9 +90,10 @@ def check(run: Run) -> Iterator[Report]:
         "info" if is_fitting else judgement.severity,
         min_certainty="followed" if is_fitting else judgement.min_certainty,
         confirm=lambda: find_better_loss() is not None,
+        assumed_severity=judgement.assumed_severity,
         find_remedy=lambda: _find_remedy(run, find_better_loss()),
         grounds=judgement.grounds,
-        quantity="" if is_small else judgement.quantity,  # the logits are not the cause
+        quantity=judgement.quantity,
     )
 
 

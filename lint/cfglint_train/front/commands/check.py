@@ -134,26 +134,24 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     paths, sources = read_inputs(options)
     if len(paths) != 1:
         raise UsageError("--explain needs exactly one PATH")
-    # Alone, a finding is not part of another; with a finding of KEY001, a misspelled key counts as meant.
-    alone = lint_options._replace(select=(code, "KEY001"))
-    for choice in (lint_options, alone):
-        result = api.lint(paths, choice, sources).raw
-        findings = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
-        if findings:
-            break
+    result = api.lint(paths, lint_options, sources).raw
+    candidates = [atom for finding in result.findings for atom in finding.atoms if atom.code == code]
+    findings = [finding for finding in candidates if finding.start.line == line]
     if not findings and os.path.isfile(paths[0]):
-        # A finding in a companion is reported with its run, which may be anywhere in the repository.
+        # A finding in a companion is reported with its run, which may be anywhere in the repository. With a finding of
+        # KEY001, a misspelled key counts as meant.
         root = os.path.relpath(find_repository(paths[0]))
-        repository_result = api.lint([root], alone, sources).raw
+        repository_result = api.lint([root], lint_options._replace(select=(code, "KEY001")), sources).raw
         file_findings = [
-            finding
+            atom
             for finding in repository_result.findings
-            if os.path.abspath(finding.path) == os.path.abspath(paths[0])
+            for atom in finding.atoms
+            if os.path.abspath(atom.path) == os.path.abspath(paths[0])
         ]
         findings = [finding for finding in file_findings if (finding.code, finding.start.line) == (code, line)]
         result = repository_result if findings else result
     if not findings:
-        lines = ", ".join(f"{code}:{finding.start.line}" for finding in result.findings if finding.code == code)
+        lines = ", ".join(f"{code}:{finding.start.line}" for finding in candidates)
         raise UsageError(f"no finding {code}:{line} in {paths[0]}" + (f"; there is {lines}" if lines else ""))
     as_json = options.output_format == "json"
     style = build_style(options, settings, sys.stdout)
@@ -221,9 +219,9 @@ def _write_report(result: Result, options: Any, settings: Settings, stream: Text
 
     output_format = options.output_format or settings.output_format or "text"
     if output_format in _FOLDING_FORMATS:
-        from cfglint_train.reports.folding import fold_places, merge_infos
+        from cfglint_train.reports.folding import fold_places
 
-        result = fold_places(merge_infos(result) if output_format == "text" else result)
+        result = fold_places(result)
     report = find_reporter(output_format)
     write_report(report(result, build_style(options, settings, stream or sys.stdout)), options, stream)
     print_remarks(format_verbose(result, options))

@@ -84,7 +84,7 @@ def _render_run(run: RunSummary, name: str, grid: Grid | None, charts: Charts, i
         ("Assumed", run.assumptions),
         ("Not known", run.missing),
         ("Not counted", run.not_counted),
-        ("As meant", run.corrections),
+        ("Misspelled keys", run.corrections),
     ):
         if notes:
             items = "".join(f"<li>{render_message(note)}</li>" for note in notes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.findings.verdicts import describe_own_runs
+from cfglint_train.fitting.places import choose_worse
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
+from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict, rank_budget
 from cfglint_train.memory.comparable import find_booking
 from cfglint_train.memory.explanation import explain
-from cfglint_train.reports.answer import choose_worse, describe_missing, find_gap
+from cfglint_train.reports.answer import compare_written, describe_missing, find_gap
 from cfglint_train.reports.estimate import (
     format_cluster_size,
     list_assumption_notes,
@@ -51,7 +52,7 @@ class ResourceSummary(Frozen):
     capacity: int | None
     phases: tuple[PhaseSummary, ...]
     worst: int
-    """Index of the phase with the highest peak."""
+    """Index of the phase with the worst verdict, or else the highest peak."""
     formulas: tuple[tuple[str, int, str], ...]
     """Components of that peak, largest first: name, bytes, formula."""
 
@@ -70,13 +71,14 @@ class RunSummary(Frozen):
     not_counted: tuple[str, ...]
     """Misspelled keys that the estimate ignores."""
     corrections: tuple[str, ...] = ()
-    """Misspelled keys that count as meant."""
+    """The answers as written and as meant if they differ, else the misspelled keys that count as meant."""
     gaps: tuple[str, ...] = ()
     """The reason why no training step was estimated, with the remedy; empty if one was."""
 
 
 def summarised(run: Run | StatedPlan) -> RunSummary:
-    """Summarize a run (or stated plan) as plain values; misspelled keys count as meant if that is worse."""
+    """Summarize a run (or stated plan), as written or as meant, whichever is worse, as plain values."""
+    comparison = tuple([line.strip() for line in compare_written(run)])
     run = choose_worse(run)
     return RunSummary(
         run.main.document.path if isinstance(run, Run) else run.path,
@@ -86,7 +88,7 @@ def summarised(run: Run | StatedPlan) -> RunSummary:
         tuple(list_assumption_notes(run)),
         tuple(describe_missing(run)),
         tuple(list_not_counted(run)),
-        tuple(key.description for key in run.inputs.corrected_keys) if isinstance(run, Run) else (),
+        comparison or (tuple(key.description for key in run.inputs.corrected_keys) if isinstance(run, Run) else ()),
         () if (gap := find_gap(run)) is None else (f"{gap.message}; {gap.help}",),
     )
 
@@ -152,7 +154,7 @@ def _summarize_resources(run: Run | StatedPlan) -> Iterator[ResourceSummary]:
             )
             for phase, budget in budgets
         )
-        worst = max(range(len(phases)), key=lambda number: phases[number].expected)
+        worst = max(range(len(phases)), key=lambda number: rank_budget(budgets[number][1], capacity))
         parts = sorted((part for part in explain(budgets[worst][1]) if part.bytes), key=lambda part: -part.bytes)
         yield ResourceSummary(
             resource, capacity, phases, worst, tuple((part.name, part.bytes, part.formula) for part in parts)
