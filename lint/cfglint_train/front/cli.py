@@ -90,12 +90,9 @@ def main(argv: list[str] | None = None) -> int:
                 return TROUBLE
         name = first if first in COMMANDS else _find_misplaced_command(arguments)
         if name is None:
-            code = _run_command(load_command("check"), arguments)
-        else:
-            arguments.remove(name)
-            code = _run_command(load_command(name), arguments)
-        sys.stdout.flush()
-        return code
+            return _run_command(load_command("check"), arguments)
+        arguments.remove(name)
+        return _run_command(load_command(name), arguments)
     except BrokenPipeError:
         # The reader of the pipe has exited (head, less).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,7 +106,9 @@ def _run_command(command: Command, argv: list[str]) -> int:
 
     frame: tuple[str, ...] = ()
     try:
-        return command(argv)
+        code = command(argv)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         raise
     except OptionError as error:
