@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import FrameworkManifest, SourceLayout
 from cfglint_train.mutations.fillers import PythonSources
@@ -65,6 +65,6 @@ def _is_renamed_copy(root: str, name: str, tree: SourceLayout) -> bool:
     """Return whether a package has more than half of the files that identify the framework."""
     for package in tree.packages:
         tails = [mark.removeprefix(package) for mark in tree.marks if mark.startswith(f"{package}/")]
-        if 2 * sum(os.path.exists(f"{root}/{name}{tail}") for tail in tails) > len(tails):
+        if 2 * sum(filesystem.exists(f"{root}/{name}{tail}") for tail in tails) > len(tails):
             return True
     return False

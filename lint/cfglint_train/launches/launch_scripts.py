@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -326,7 +327,7 @@ class LaunchScripts:
         """Return a script and the file in `folder` that it starts, or None if any file is started without sharding."""
         repository = self.repositories.get_index(path)
         try:
-            with os.scandir(folder or ".") as entries:
+            with filesystem.scan(folder or ".") as entries:
                 names = sorted(entry.name for entry in islice(entries, MAX_SIBLINGS) if entry.name.endswith(extension))
         except OSError:
             return None
