@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 
 from cfglint_train.documents.document import Route
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
@@ -159,7 +160,7 @@ def build_request(
             raise OptionError("overrides", *problem)
     if lint_options.baseline is not None:
         lint_options = lint_options._replace(
-            folders=tuple(os.path.abspath(path) for path in requested if os.path.isdir(path))
+            folders=tuple(os.path.abspath(path) for path in requested if filesystem.is_folder(path))
         )
     return Request(workspace, files, lint_options, texts)
 
@@ -236,7 +237,7 @@ def _build_command_line(options: Options) -> CommandLine:
         command_line = command_line._replace(model_config=config, online=online)
     folders = tuple(os.fspath(folder) for folder in options.model_folders)
     for folder in folders:
-        if not os.path.isdir(folder):
+        if not filesystem.is_folder(folder):
             raise OptionError("model_folders", folder, "no such folder")
     if folders:
         command_line = command_line._replace(model_folders=folders)

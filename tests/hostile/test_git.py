@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.front import base_settings, git_changes
 from cfglint_train.front.git import GitError
@@ -220,10 +220,10 @@ def test_no_folder_of_a_change_is_the_root_of_a_repository(scene: Scene) -> None
     run_git(checkout, "add", "train/.hg/requires")
     inside = str(checkout / "train" / "a.yaml")
     assert Roots().find_root(inside) == (str(checkout), True)
-    assert regular_files.find_repository(inside) == str(checkout)
+    assert filesystem.find_repository(inside) == str(checkout)
     shutil.rmtree(checkout / ".git")
     assert Roots().find_root(inside) == (str(checkout / "train"), True)
-    assert regular_files.find_repository(inside) == str(checkout / "train")
+    assert filesystem.find_repository(inside) == str(checkout / "train")
 
 
 class Host(HTTPServer):

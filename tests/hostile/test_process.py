@@ -61,9 +61,9 @@ def test_a_reader_that_leaves_does_not_change_the_exit_code(here: Path, file: st
 
 
 def test_a_full_disk_is_told(here: Path) -> None:
-    process = run_shell(f"{COMMAND} found.yaml > /dev/full", here)
+    process = run_shell(f"env -u PYTHONUNBUFFERED {COMMAND} found.yaml > /dev/full", here)
     assert process.returncode == 2
-    assert b"No space left on device" in process.stderr
+    assert process.stderr.splitlines() == [b"cfglint: No space left on device"]
 
 
 def test_deep_folders(here: Path) -> None:

@@ -12,7 +12,7 @@ OWN_DATA = {
     "lint/cfglint_train/front/addresses.py", "lint/cfglint_train/front/init/source.py",
     "lint/cfglint_train/fitting/moves.py", "lint/cfglint_train/foundation/credentials.py",
     "lint/cfglint_train/frameworks/chat_templates.py", "lint/cfglint_train/frameworks/hf_scripts/recognise.py",
-    "lint/cfglint_train/front/starter.py",
+    "lint/cfglint_train/front/replay.py", "lint/cfglint_train/front/starter.py",
     "lint/cfglint_train/frameworks/framework.py", "lint/cfglint_train/frameworks/vocabulary_access.py",
     "lint/cfglint_train/frameworks/registry.py", "lint/cfglint_train/frameworks/requires.py",
     "lint/cfglint_train/hardware/gpus.py", "lint/cfglint_train/memory/calibration/__init__.py",

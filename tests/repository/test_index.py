@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.git_index import read_index
 from cfglint_train.foundation.roots import Roots
-from cfglint_train.repository import index, known_facts, listing, texts
+from cfglint_train.repository import index, listing, texts
 from cfglint_train.repository.index import Repositories, RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL, Texts
 from cfglint_train.settings.settings import Settings
@@ -325,7 +326,7 @@ def test_many_words_are_found_as_few_are(here):
 
 def test_facts_of_earlier_runs_count_only_for_files_that_are_as_they_were(here, tmp_path_factory, monkeypatch):
     monkeypatch.setattr(index, "MIN_FILES_TO_CACHE", 1)
-    monkeypatch.setattr(known_facts, "_TICK", 0)
+    monkeypatch.setattr(filesystem, "TICK", 0)
     cache = str(tmp_path_factory.mktemp("cache"))
     put(here, *(f"a/{number}.sh" for number in range(9)), text="for x in *")
     put(here, "a/without.sh", text="echo")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from cfglint_train.front.cli import main
+from cfglint_train.foundation import filesystem
+from cfglint_train.front import cli, process
 from tests.support.linting import change_directory
 
 # Removed from the environment, so that the machine's colours and CI do not matter.
@@ -41,8 +42,13 @@ def run_cfglint(
     environment: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
     terminal: bool = False,
+    replayed: bool = False,
 ) -> Outcome:
-    """Run cfglint in this process with `cwd` as the working directory."""
+    """Run cfglint in this process with `cwd` as the working directory.
+
+    `replayed`: as the console script does, which replays and stores reports if `front.replay` finds an installation.
+    """
+    run = process.run if replayed else cli.main
     kind = _Terminal if terminal else io.TextIOWrapper
     out, err = kind(io.BytesIO(), encoding), kind(io.BytesIO(), encoding, errors="backslashreplace")
     inherited = {name: value for name, value in os.environ.items() if name not in _UNSET_VARIABLES}
@@ -54,9 +60,11 @@ def run_cfglint(
         mock.patch.dict(os.environ, {**inherited, **(environment or {})}, clear=True),
     ):
         try:
-            code = main([str(argument) for argument in arguments])
+            code = run([str(argument) for argument in arguments])
         except SystemExit as leaving:
             code = leaving.code
+        finally:
+            filesystem.discard_record()
     texts = []
     for stream in (out, err):
         stream.flush()

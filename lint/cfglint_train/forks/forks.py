@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import Roots, measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -217,7 +217,7 @@ class Forks:
         self, manifest: FrameworkManifest, root: str, name: str, path: str
     ) -> VendoredVocabulary | ForkTrace:
         from cfglint_train.forks.vendored import UnreadableCopyError, build_vocabulary, load_renamed_copy
-        from cfglint_train.foundation.cache import find_cache_folder
+        from cfglint_train.foundation.cache_folder import find_cache_folder
 
         shown_folder = self.named(f"{root}/{name}", path)
         try:
@@ -246,7 +246,7 @@ class Forks:
         self, manifest: FrameworkManifest, roots: tuple[str, ...], path: str
     ) -> VendoredVocabulary | ForkTrace:
         from cfglint_train.forks.vendored import UnreadableCopyError, build_vocabulary, get_package_folder, load_copy
-        from cfglint_train.foundation.cache import find_cache_folder
+        from cfglint_train.foundation.cache_folder import find_cache_folder
 
         try:
             copies = [load_copy(root, manifest) for root in roots]
@@ -263,7 +263,7 @@ class Forks:
         for folder in folders if has_root else ():
             if folder not in self._around:
                 try:
-                    names = sorted(filter(_PATCHING.fullmatch, os.listdir(folder)))
+                    names = sorted(filter(_PATCHING.fullmatch, filesystem.list_names(folder)))
                 except OSError:
                     names = []
                 self._around[folder] = tuple(os.path.join(folder, name) for name in names)
@@ -273,7 +273,7 @@ class Forks:
         """Return the forks of frameworks among the submodules that a `.gitmodules` file declares."""
         if path not in self._read:
             self._read[path] = ()
-            if os.path.exists(path):
+            if filesystem.exists(path):
                 from cfglint_train.forks.submodules import parse_submodules
 
                 self._read[path] = tuple(parse_submodules(path))

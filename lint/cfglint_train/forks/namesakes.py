@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.forks.checkouts import find_package_folders, resolve_inside
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def find_namesake(program: str, launches: Launches, packages: Collection[str], r
     ):
         for package in packages:
             module = os.path.join(folder, package)
-            if os.path.isfile(os.path.join(module, "__init__.py")):
+            if filesystem.is_file(os.path.join(module, "__init__.py")):
                 return regular_files.normalize_path(module)
-            if os.path.isfile(f"{module}.py") and f"{module}.py" != program_path:
+            if filesystem.is_file(f"{module}.py") and f"{module}.py" != program_path:
                 return regular_files.normalize_path(f"{module}.py")
     return None
 
@@ -52,7 +52,7 @@ def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
     """Yield the folder of a program if it is on the program's import path."""
     folder = os.path.dirname(os.path.abspath(program))
     by_file = [launch.program.endswith(".py") for _, launch in launches]
-    if any(by_file) or not (by_file or os.path.exists(os.path.join(folder, "__init__.py"))):
+    if any(by_file) or not (by_file or filesystem.exists(os.path.join(folder, "__init__.py"))):
         yield folder
 
 

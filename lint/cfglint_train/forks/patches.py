@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -77,7 +77,7 @@ def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
         subfolder, _, pattern = word.rpartition("/")
         place = os.path.join(folder, subfolder)
         try:
-            names = sorted(os.listdir(place)) if regular_files.is_below(place, index.root) else []
+            names = sorted(filesystem.list_names(place)) if regular_files.is_below(place, index.root) else []
         except OSError:
             continue
         yield from (os.path.join(place, name) for name in names[:_MAX_APPLIED] if fnmatchcase(name, pattern))
@@ -148,7 +148,7 @@ def _match_module(line: int, target: str, text: str, index: RepositoryIndex) -> 
     """Yield the change to `target` if it is a module of a framework and not a file in the repository."""
     match = _MODULE.search(target)
     repository_path = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
-    if match is not None and not os.path.exists(repository_path):
+    if match is not None and not filesystem.exists(repository_path):
         yield line, match[1], f"{match[1]}/{match[2]}", text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import FrameworkManifest, SourceLayout
@@ -65,6 +65,6 @@ def _is_renamed_copy(root: str, name: str, tree: SourceLayout) -> bool:
     """Return whether a package has more than half of the files that identify the framework."""
     for package in tree.packages:
         tails = [mark.removeprefix(package) for mark in tree.marks if mark.startswith(f"{package}/")]
-        if 2 * sum(os.path.exists(f"{root}/{name}{tail}") for tail in tails) > len(tails):
+        if 2 * sum(filesystem.exists(f"{root}/{name}{tail}") for tail in tails) > len(tails):
             return True
     return False

@@ -20,7 +20,7 @@ from cfglint_schemas.vocabulary import find_schema_file, load
 from cfglint_train import foundation
 from cfglint_train.documents.python.copied_code import CopiedCode
 from cfglint_train.documents.python.syntax import find_declared_settings, parse_tree
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -113,7 +113,7 @@ def get_package_folder(root: str, manifest: FrameworkManifest) -> str:
     """Return the folder of a framework's package in `root`, under the first of its names that exists there."""
     assert manifest.layout is not None
     candidates = [f"{root.rstrip('/')}/{package}" for package in manifest.layout.packages]
-    return next((folder for folder in candidates if os.path.isdir(folder)), candidates[0])
+    return next((folder for folder in candidates if filesystem.is_folder(folder)), candidates[0])
 
 
 def get_project_folder(root: str) -> str:
@@ -123,7 +123,7 @@ def get_project_folder(root: str) -> str:
 
 def is_project(folder: str) -> bool:
     """Return whether a folder is a Python project: has a `pyproject.toml`, `setup.py` or `setup.cfg`."""
-    return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT_FILES)
+    return any(filesystem.exists(f"{folder}/{name}") for name in _PROJECT_FILES)
 
 
 def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> str:
@@ -199,7 +199,7 @@ def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
 def _list_modules(root: str, parts: Iterable[str]) -> Iterator[str]:
     """Yield the Python files in `parts` below `root`, after the `__init__.py` of the folders that contain the parts."""
     parents = {part.rpartition("/")[0] for part in parts}
-    yield from sorted(path for folder in parents if os.path.isfile(f"{root}/{(path := f'{folder}/__init__.py')}"))
+    yield from sorted(path for folder in parents if filesystem.is_file(f"{root}/{(path := f'{folder}/__init__.py')}"))
     yield from _list_python_files(root, parts)
 
 
@@ -209,9 +209,9 @@ def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
     Files in folders that cannot be imported, such as `.ipynb_checkpoints`, are left out.
     """
     for part in parts:
-        if os.path.isfile(f"{root}/{part}"):
+        if filesystem.is_file(f"{root}/{part}"):
             yield part
-        for folder, folders, names in os.walk(f"{root}/{part}"):
+        for folder, folders, names in filesystem.walk(f"{root}/{part}"):
             folders[:] = sorted(name for name in folders if "." not in name)
             relative = regular_files.normalize_path(os.path.relpath(folder, root))
             modules = (name for name in sorted(names) if name.endswith(".py") and name.count(".") == 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import inf
 from time import process_time
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import Final
 
 _TOKENS: Final = 1000
@@ -40,6 +41,8 @@ class Budget:
         while seconds <= 0 and self._tokens is not None and os.read(self._tokens, 1):
             self._end += self._token_seconds
             seconds += self._token_seconds
+        if seconds <= 0:
+            filesystem.discard_record()
         return seconds
 
     def compute_limit(self) -> float | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from cfglint_train.foundation import git_index, regular_files
+from cfglint_train.foundation import filesystem, regular_files
+from cfglint_train.foundation.cache_folder import can_be_planted
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
@@ -28,8 +29,7 @@ class Cache:
     def __init__(self, kind: str, folder: str | None) -> None:
         """Use the subfolder `kind` of `folder`, unless it is a link or may hold tracked files."""
         path = None if folder is None else os.path.join(folder, kind)
-        # A cache folder inside a repository may contain a link to another place.
-        self._folder = None if path is None or os.path.islink(path) or _can_be_tracked(path) else path
+        self._folder = None if path is None or can_be_planted(path) else path
 
     def get(self, digest: str) -> str | None:
         """Return a cached text and mark it as recently used, or return None."""
@@ -37,7 +37,7 @@ class Cache:
             return None
         path = os.path.join(self._folder, digest)
         try:
-            text = regular_files.read(path).decode()
+            text = filesystem.run_unrecorded(lambda: regular_files.read(path)).decode()
             os.utime(path)
         except (OSError, UnicodeDecodeError):
             return None
@@ -51,20 +51,27 @@ class Cache:
             os.makedirs(self._folder, exist_ok=True)
             path = os.path.join(self._folder, digest)
             temporary = f"{path}.{os.getpid()}"
-            # "x" creates a new file: in a repository's folder, this name may already be a link.
-            with open(temporary, "x", encoding="utf-8") as file:
-                file.write(text)
+            _write_new(temporary, text)
             os.replace(temporary, path)
             _remove_oldest(self._folder)
 
 
-def _can_be_tracked(folder: str) -> bool:
-    """Return whether git tracks files in an existing folder, or may track some because the index cannot be read."""
-    root = regular_files.find_repository(os.path.realpath(folder))
-    if root is None or not os.path.isdir(folder):
-        return False
-    index = git_index.read_index(root)
-    return index is None or not os.path.exists(os.path.join(root, ".git")) or index.has_files_in(folder, root)
+def _write_new(path: str, text: str) -> None:
+    """Write a new file that only this user can read, or none if the disk is full.
+
+    "x" creates a file: in a repository's folder, this name may already be a link.
+    """
+    with open(path, "x", encoding="utf-8", errors="surrogatepass", opener=_open_private) as file:
+        try:
+            file.write(text)
+            file.flush()
+        except OSError:
+            os.unlink(path)
+            raise
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _remove_oldest(folder: str) -> None:
@@ -75,18 +82,3 @@ def _remove_oldest(folder: str) -> None:
         total += status.st_size
         if number >= MAX_FILES or total > MAX_BYTES:
             os.unlink(path)
-
-
-def find_cache_folder(flag: str | None, setting: str | None) -> str | None:
-    """Return the cache folder, or None if an empty name turns the cache off.
-
-    The flag overrides `CFGLINT_CACHE_DIR`, which overrides the setting. The default is `cfglint` in `XDG_CACHE_HOME` or
-    `~/.cache`. The setting counts only in a repository: in an unpacked archive, nothing shows which files came with it.
-    """
-    for folder in (flag, os.environ.get("CFGLINT_CACHE_DIR")):
-        if folder is not None:
-            return folder or None
-    if setting is not None and regular_files.find_repository(setting) is not None:
-        return setting
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "cfglint")

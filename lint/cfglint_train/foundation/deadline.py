@@ -11,6 +11,7 @@ from _contextvars import ContextVar
 from collections.abc import Callable
 from time import process_time
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import Any, Final, TypeVar
 
 Part = TypeVar("Part")
@@ -51,6 +52,7 @@ def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], 
     """
     global _left  # noqa: PLW0603
     if seconds_left() <= 0:
+        filesystem.discard_record()
         raise OutOfTime
     if _KIND is None or signal.getsignal(_KIND) != signal.SIG_DFL:
         return work(part)
@@ -97,6 +99,7 @@ def _stop_timer() -> None:
 def _handle_signal(number: int, frame: Any) -> None:
     seconds = _left()
     if seconds <= 0 and not _is_importing(frame):
+        filesystem.discard_record()
         raise OutOfTime
     _start_timer(seconds)
 

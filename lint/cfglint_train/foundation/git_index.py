@@ -11,7 +11,7 @@ import errno
 import os
 from bisect import bisect_left
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -92,16 +92,16 @@ def find_git_folder(root: str) -> str:
     points back to the worktree, and its data for a submodule lies in the `.git` folder of the outer repository.
     """
     mark = os.path.join(root, ".git")
-    if not os.path.isfile(mark):
+    if not filesystem.is_file(mark):
         return mark
     target = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
-    folder = os.path.realpath(os.path.join(root, target))
-    outer_root = regular_files.find_repository(os.path.dirname(os.path.abspath(root)))
+    folder = filesystem.resolve(os.path.join(root, target))
+    outer_root = filesystem.find_repository(os.path.dirname(os.path.abspath(root)))
     if outer_root is not None and regular_files.is_below(folder, os.path.join(find_git_folder(outer_root), "modules")):
         return folder
     if os.path.basename(os.path.dirname(folder)) == "worktrees":
         back = regular_files.read_anywhere(os.path.join(folder, "gitdir")).decode("utf-8", "surrogateescape").strip()
-        if os.path.realpath(os.path.join(folder, back)) == os.path.realpath(mark):
+        if filesystem.resolve(os.path.join(folder, back)) == filesystem.resolve(mark):
             return folder
     raise OSError(errno.EACCES, "does not point to a git folder of this checkout", mark)
 

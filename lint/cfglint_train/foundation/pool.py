@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import Any, Final, TypeVar
 
 Item = TypeVar("Item")
@@ -61,7 +62,8 @@ def gather(work: Callable[[Iterator[Item]], Outcome], items: Sequence[Item], pro
         answers = [_read_answer(*copy) for copy in copies]
         os.close(queue)
     for answer in filter(None, answers):
-        block_numbers, outcome, error = pickle.loads(answer)
+        block_numbers, outcome, error, answers = pickle.loads(answer)
+        filesystem.add_answers(answers)
         if error is not None:
             raise error
         outcomes.append(outcome)
@@ -102,11 +104,12 @@ def _start_copy(
     try:
         os.close(reading)
         block_numbers: set[int] = set()
+        filesystem.forget_answers()  # the first process has them
         try:
             outcome = work(_take_items(blocks, queue, block_numbers))
-            answer = dumps((block_numbers, outcome, None))
+            answer = dumps((block_numbers, outcome, None, filesystem.get_answers()))
         except Exception as error:
-            answer = dumps((block_numbers, None, error))
+            answer = dumps((block_numbers, None, error, None))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(answer)
         status = 0

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
@@ -18,12 +19,6 @@ _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
 
 PYTHON_TESTS: Final = compile_on_use(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 """Pattern for the paths of Python tests, which are neither runs nor evidence about a run."""
-
-MARKS: Final = (".git", ".hg")
-"""Folder entries that mark the root of a repository.
-
-`.git` takes precedence over a `.hg` below it: git can track a folder named `.hg`, but not a folder named `.git`.
-"""
 
 
 def normalize_path(path: str) -> str:
@@ -50,9 +45,14 @@ def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
     """
     if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
         check_links(path, checked_folders)
-    number = os.open(path, _FLAGS)
+    try:
+        number = os.open(path, _FLAGS)
+    except OSError as error:
+        filesystem.note_failure(error, path)
+        raise
     try:
         status = os.fstat(number)
+        filesystem.note_status(path, status)
         return os.read(number, status.st_size) if stat.S_ISREG(status.st_mode) and status.st_size <= limit else b""
     finally:
         os.close(number)
@@ -61,10 +61,14 @@ def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
 def read_beginning(path: str, size: int) -> bytes:
     """Read at most the first `size` bytes of a file. Raise `OSError` as `read` does."""
     check_links(path)
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    if not stat.S_ISREG(filesystem.get_status(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    with open(path, "rb", buffering=0) as file:
-        return file.read(size)
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(size)
+    except OSError as error:
+        filesystem.note_failure(error)
+        raise
 
 
 def check_links(path: str, checked_folders: set[str] | None = None) -> None:
@@ -73,7 +77,7 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
     visited: list[str] = []
     step = os.path.abspath(path)
     while step not in checked_folders and (parent := os.path.dirname(step)) != step:
-        if os.path.islink(step) and _has_outside_target(step):
+        if filesystem.is_link(step) and _has_outside_target(step):
             raise OSError(errno.EACCES, "a link that points outside the repository", path)
         visited.append(step)
         step = parent
@@ -82,13 +86,17 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
 
 def read_anywhere(path: str) -> bytes:
     """Read a file as `read` does, but follow any link: for model files and files named on the command line."""
-    status = os.stat(path)
+    status = filesystem.get_status(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file (use - to read standard input)", path)
     if not status.st_size:
         return b""  # files that the kernel generates (/proc/kmsg) have no size either, and may never end
-    with open(path, "rb", buffering=0) as file:  # a buffer would be as large as the limit
-        return file.readall() if status.st_size <= MAX_BYTES else file.read(MAX_BYTES + 1)
+    try:
+        with open(path, "rb", buffering=0) as file:  # a buffer would be as large as the limit
+            return file.readall() if status.st_size <= MAX_BYTES else file.read(MAX_BYTES + 1)
+    except OSError as error:
+        filesystem.note_failure(error)
+        raise
 
 
 def read_pieces(path: str) -> Iterator[str]:
@@ -106,7 +114,7 @@ def read_pieces(path: str) -> Iterator[str]:
 def is_below(path: str, folder: str) -> bool:
     """Return whether a file is below a folder after links are followed; False for an invalid file name."""
     try:
-        return os.path.realpath(path).startswith(os.path.realpath(folder).rstrip(os.sep) + os.sep)
+        return filesystem.resolve(path).startswith(filesystem.resolve(folder).rstrip(os.sep) + os.sep)
     except ValueError:  # a null byte or a lone surrogate
         return False
 
@@ -114,29 +122,18 @@ def is_below(path: str, folder: str) -> bool:
 def expand_home(path: str) -> str:
     """Expand `~` to the home folder; return the path unchanged if it cannot be a file name."""
     try:
-        return os.path.expanduser(path)
+        return filesystem.expand_home(path)
     except ValueError:
         return path
-
-
-def find_repository(path: str) -> str | None:
-    """Return the root of the git or Mercurial repository that contains a file or folder, or None."""
-    for mark in MARKS:
-        folder, last = os.path.abspath(path), ""
-        while folder != last:
-            if os.path.exists(os.path.join(folder, mark)):
-                return folder
-            folder, last = os.path.dirname(folder), folder
-    return None
 
 
 def is_python_test(path: str) -> bool:
     """Return whether a Python file is a test by its name or by a folder of its repository (`tests/`)."""
     full_path = os.path.abspath(path).replace(os.sep, "/")
     folder = os.path.dirname(full_path)
-    return PYTHON_TESTS.search(full_path, len(find_repository(folder) or folder)) is not None
+    return PYTHON_TESTS.search(full_path, len(filesystem.find_repository(folder) or folder)) is not None
 
 
 def _has_outside_target(link: str) -> bool:
-    root = find_repository(os.path.dirname(os.path.abspath(link)))
+    root = filesystem.find_repository(os.path.dirname(os.path.abspath(link)))
     return root is not None and not is_below(link, root)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import Final
 
 _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
@@ -40,7 +40,7 @@ class Roots:
                 chain.append(os.path.dirname(chain[-1]))
             steps = range(1, len(chain) + 1)
             repository_steps = (
-                step for mark in regular_files.MARKS for step in steps if self._has_any(chain[step - 1], (mark,))
+                step for mark in filesystem.MARKS for step in steps if self._has_any(chain[step - 1], (mark,))
             )
             step = next(repository_steps, 0)
             rooted = step > 0
@@ -73,7 +73,7 @@ class Roots:
         """Return whether a folder contains any of the entries in `marks`."""
         key = (folder, marks)
         if key not in self._cached_checks:
-            self._cached_checks[key] = any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
+            self._cached_checks[key] = any(filesystem.exists(os.path.join(folder, mark)) for mark in marks)
         return self._cached_checks[key]
 
 

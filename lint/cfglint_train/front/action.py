@@ -13,7 +13,7 @@ from functools import cache
 from math import inf
 
 from cfglint_train.findings.finding import SEVERITIES
-from cfglint_train.foundation import atomic, regular_files
+from cfglint_train.foundation import atomic, filesystem, regular_files
 from cfglint_train.foundation.budget import Budget, read_processor_time
 from cfglint_train.foundation.credentials import mask
 from cfglint_train.foundation.errors import UsageError
@@ -148,7 +148,7 @@ def _parse_options(environment: Mapping[str, str], fail_on: str) -> Namespace:
 
 def _disable_cache_in_checkout(options: Options, environment: Mapping[str, str]) -> Options:
     """Return the options without a cache in the checkout, which a change could have filled."""
-    from cfglint_train.foundation.cache import find_cache_folder
+    from cfglint_train.foundation.cache_folder import find_cache_folder
 
     folder = (
         None
@@ -160,7 +160,7 @@ def _disable_cache_in_checkout(options: Options, environment: Mapping[str, str])
     working_directory = os.getcwd()
     places = (
         environment.get("GITHUB_WORKSPACE") or working_directory,
-        regular_files.find_repository(working_directory) or working_directory,
+        filesystem.find_repository(working_directory) or working_directory,
     )
     is_inside = any(regular_files.is_below(os.path.join(folder, "x"), place) for place in places)
     return options._replace(no_cache=is_inside, cache_dir=folder)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from shutil import copyfile, rmtree
 from tempfile import mkdtemp
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.git_index import find_git_folder
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
@@ -191,7 +191,7 @@ def _link_unchanged(root: str, folder: str, changed: set[str], budget: Budget) -
                 count += 1
                 if count > _MAX_FILES:
                     raise UnknownChange(f"the checkout has more than {_MAX_FILES} files")
-                if entry.name in regular_files.MARKS:
+                if entry.name in filesystem.MARKS:
                     os.makedirs(os.path.join(folder, path), exist_ok=True)
                 elif entry.is_symlink():
                     os.symlink(os.readlink(entry.path), os.path.join(folder, path))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.options import FLAGS
 from cfglint_train.front.commands.outcome import FINDINGS, INTERRUPTED, TROUBLE
@@ -65,7 +66,7 @@ def _guess_command(word: str) -> str:
 def _find_misplaced_command(arguments: list[str]) -> str | None:
     """Return the command that follows the options, or None if there is none or a file has the command's name."""
     indexes = range(1, len(arguments))
-    matches = (index for index in indexes if arguments[index] in COMMANDS and not os.path.exists(arguments[index]))
+    matches = (index for index in indexes if arguments[index] in COMMANDS and not filesystem.exists(arguments[index]))
     index = next(matches, None)
     if index is None or not arguments[0].startswith("-"):
         return None
@@ -80,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     first = arguments[0] if arguments else ""
     try:
-        if first.isalpha() and first not in COMMANDS and not os.path.exists(first):
+        if first.isalpha() and first not in COMMANDS and not filesystem.exists(first):
             if first in ("help", "version"):
                 del arguments[0]
                 arguments.insert(1, f"--{first}")
@@ -90,12 +91,9 @@ def main(argv: list[str] | None = None) -> int:
                 return TROUBLE
         name = first if first in COMMANDS else _find_misplaced_command(arguments)
         if name is None:
-            code = _run_command(load_command("check"), arguments)
-        else:
-            arguments.remove(name)
-            code = _run_command(load_command(name), arguments)
-        sys.stdout.flush()
-        return code
+            return _run_command(load_command("check"), arguments)
+        arguments.remove(name)
+        return _run_command(load_command(name), arguments)
     except BrokenPipeError:
         # The reader of the pipe has exited (head, less).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,7 +107,9 @@ def _run_command(command: Command, argv: list[str]) -> int:
 
     frame: tuple[str, ...] = ()
     try:
-        return command(argv)
+        code = command(argv)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         raise
     except OptionError as error:

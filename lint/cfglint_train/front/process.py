@@ -38,15 +38,25 @@ def _exit_on_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
     sys.__unraisablehook__(unraisable)
 
 
+def run(arguments: list[str]) -> int:
+    """Print the report of an earlier run that still holds, or run the command line; return the exit code."""
+    from cfglint_train.front import replay
+
+    code = replay.replay(arguments)
+    if code is None:
+        from cfglint_train.front.cli import main as command
+
+        code = command(arguments)
+    return code
+
+
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
         sys.unraisablehook = _exit_on_interrupt
         gc.set_threshold(_COLLECT_AFTER)
         _open_streams()
-        from cfglint_train.front.cli import main as command
-
-        code = command()
+        code = run(sys.argv[1:])
     except KeyboardInterrupt:  # before the command line could handle it, or while it did
         code = _INTERRUPTED
     try:

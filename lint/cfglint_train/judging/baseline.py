@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from cfglint_train.documents.document import Document, DocumentError, Position
 from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.findings.finding import Finding
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact, build_redaction
@@ -175,7 +176,7 @@ def compare_with_baseline(
     for key, count in unmatched.items():
         if count > 0:
             path = os.path.join(baseline.root, key[0])
-            if is_checked(path, key[1]) or not os.path.lexists(path):
+            if is_checked(path, key[1]) or not filesystem.is_present(path):
                 stale.append(StaleEntry(*key, count))
             else:
                 entries[key] += count
@@ -197,7 +198,7 @@ def _list_entries_without_file(unmatched: Mapping[EntryKey, int], root: str) -> 
         if count > 0:
             path = key[0]
             if path not in is_missing:
-                is_missing[path] = not os.path.lexists(os.path.join(root, path))
+                is_missing[path] = not filesystem.is_present(os.path.join(root, path))
             if is_missing[path]:
                 entries.setdefault(key[1:], []).append(key)
     return entries

@@ -10,7 +10,7 @@ from cfglint_rules import registry
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Finding, Report
-from cfglint_train.foundation import deadline
+from cfglint_train.foundation import deadline, filesystem
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, TypeVar
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
@@ -278,6 +278,7 @@ class LintRun:
         """
         seconds = self._seconds_left.setdefault(path, MAX_SECONDS)
         if seconds <= 0 or self._is_budget_spent(path):
+            filesystem.discard_record()
             return None
         budget, clock = self.options.budget, deadline.read_clock
         end = clock() + seconds

@@ -13,7 +13,7 @@ import re
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import is_folder_unchanged
 from cfglint_train.documents.shell.script import Invocation
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import find_similar
@@ -57,10 +57,10 @@ def find_nearest(
     bases, _ = sources.roots.list_folders_above(os.path.dirname(os.path.abspath(document.path)))
     for base in bases:
         path = os.path.join(base, name)
-        if os.path.lexists(path) or index.is_ignored(path):
+        if filesystem.is_present(path) or index.is_ignored(path):
             return None
         try:
-            names = os.listdir(os.path.dirname(path))
+            names = filesystem.list_names(os.path.dirname(path))
         except OSError:
             continue
         siblings += [other for other in sorted(names) if other.endswith(ending) and other != ending]

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.regular_files import MAX_BYTES
 from cfglint_train.foundation.roots import measure_distance
@@ -330,7 +331,7 @@ class LaunchScripts:
         """Return a script and the file in `folder` that it starts, or None if any file is started without sharding."""
         repository = self.repositories.get_index(path)
         try:
-            with os.scandir(folder or ".") as entries:
+            with filesystem.scan(folder or ".") as entries:
                 names = sorted(entry.name for entry in islice(entries, MAX_SIBLINGS) if entry.name.endswith(extension))
         except OSError:
             return None

@@ -11,6 +11,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -341,7 +342,7 @@ def find_trailing_words_elsewhere(
     for index, word in enumerate(words):
         end = word.text if word.is_known else word.known_suffix
         if end.startswith("/") and os.path.basename(end) == os.path.basename(path):
-            match = None if os.path.exists(end) else repository.find_by_suffix(end, document.path)
+            match = None if filesystem.exists(end) else repository.find_by_suffix(end, document.path)
             if match == path:
                 return words[index + 1 :]
     return None
@@ -375,7 +376,7 @@ def _is_config_path(
         return False
     for base in list_working_folders(document, invocation, repository.root):
         candidate = os.path.normpath(os.path.join(base, text)).replace(os.sep, "/")
-        if candidate == path or os.path.isfile(candidate):
+        if candidate == path or filesystem.is_file(candidate):
             return candidate == path
     rivals = (
         other
@@ -395,7 +396,7 @@ def list_working_folders(document: ShellDocument, invocation: Invocation, root: 
     parents = list(_list_parents(document.path, root))
     changed = resolve_working_folder(document, invocation)
     changed_folders = [os.path.join(folder, changed) for folder in parents] if changed else []
-    return [folder for folder in changed_folders if os.path.isdir(folder)] or parents
+    return [folder for folder in changed_folders if filesystem.is_folder(folder)] or parents
 
 
 def _list_parents(script: str, root: str) -> Iterator[str]:

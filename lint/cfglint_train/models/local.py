@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Architecture
@@ -60,7 +60,7 @@ def find_local_model(
 
 def _can_read(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
     """Return whether the file exists inside one of the allowed folders."""
-    return os.path.isfile(path) and _is_allowed(path, allowed_folders)
+    return filesystem.is_file(path) and _is_allowed(path, allowed_folders)
 
 
 def _is_allowed(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
@@ -109,7 +109,7 @@ def load_config(path: str) -> dict[str, Any]:
 
     Raise `UnreadableModelError` if the file is missing or broken, or if cfglint cannot count the model's parameters.
     """
-    file = os.path.join(path, CONFIG) if os.path.isdir(path) else path
+    file = os.path.join(path, CONFIG) if filesystem.is_folder(path) else path
     config = _load_json(file)
     if config is None:
         raise UnreadableModelError(f"{file}: there is no such file")
@@ -142,9 +142,9 @@ def get_hub_cache(environment: Mapping[str, str] | None = None) -> str:
     settings = os.environ if environment is None else environment
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if settings.get(variable):
-            return os.path.expanduser(settings[variable])
+            return filesystem.expand_home(settings[variable])
     home = settings.get("HF_HOME") or os.path.join(settings.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return os.path.join(os.path.expanduser(home), "hub")
+    return os.path.join(filesystem.expand_home(home), "hub")
 
 
 def _override(architecture: Architecture, overrides: Mapping[str, Any] | None) -> Architecture | None:
@@ -165,15 +165,17 @@ def _find_snapshot(model: str, revision: str) -> str | None:
         return None
     snapshots = os.path.join(model, "snapshots")
     reference = os.path.join(model, "refs", *revision.split("/"))
-    if os.path.isfile(reference):
+    if filesystem.is_file(reference):
         from contextlib import suppress  # imported here because it is needed for downloaded models only
 
         with suppress(OSError):
             revision = regular_files.read_anywhere(reference)[:100].decode("utf-8", "replace").strip()
     path = os.path.join(snapshots, revision)
-    if regular_files.is_below(path, snapshots) and os.path.isdir(path):
+    if regular_files.is_below(path, snapshots) and filesystem.is_folder(path):
         return path
-    snapshot_names = sorted(os.listdir(snapshots)) if requested == "main" and os.path.isdir(snapshots) else []
+    snapshot_names = (
+        sorted(filesystem.list_names(snapshots)) if requested == "main" and filesystem.is_folder(snapshots) else []
+    )
     return os.path.join(snapshots, snapshot_names[0]) if len(snapshot_names) == 1 else None
 
 
@@ -201,7 +203,7 @@ def _load_json(path: str, allowed_folders: tuple[str, ...] | None = None) -> dic
     if not _is_allowed(path, allowed_folders):
         return None
     try:
-        if os.path.getsize(path) > MAX_BYTES:
+        if filesystem.get_size(path) > MAX_BYTES:
             raise UnreadableModelError(
                 f"{path}: larger than {MAX_BYTES >> 20} MiB, too large for a model configuration"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
@@ -43,7 +43,7 @@ class Requirements:
     def _read_folder(self, folder: str) -> Mapping[str, ResolvedPin]:
         if folder not in self._pins_by_folder:
             try:
-                names = [name for name in os.listdir(folder) if _is_candidate(folder, name)]
+                names = [name for name in filesystem.list_names(folder) if _is_candidate(folder, name)]
             except OSError:
                 names = []
             self._pins_by_folder[folder] = {}

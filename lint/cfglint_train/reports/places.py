@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import Document, Position
 from cfglint_train.documents.line_text import get_line_text
+from cfglint_train.foundation import filesystem
 from cfglint_train.judging.result import Result
 
 
@@ -54,7 +55,7 @@ def make_checkout_path(path: str, root: str | None) -> str:
     """Return a path relative to a checkout, with forward slashes; unchanged if it is outside or `root` is empty."""
     if not root:
         return path
-    relative = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    relative = os.path.relpath(filesystem.resolve(path), filesystem.resolve(root))
     return path if relative.startswith(os.pardir) else relative.replace(os.sep, "/")
 
 

@@ -11,7 +11,7 @@ from json import loads
 
 from cfglint_train.documents.document import Document, DocumentError, NotText, Position, Span
 from cfglint_train.documents.limits import LimitExceeded
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import Final, Literal
@@ -288,7 +288,7 @@ def _suggest_path(path: str) -> str:
     """Return `did you mean PATH?` for a nonexistent path, with the most similar name in its folder, or ""."""
     folder = os.path.dirname(path)
     try:
-        names = os.listdir(folder or os.curdir)
+        names = filesystem.list_names(folder or os.curdir)
     except OSError:
         return ""
     return suggest_name(path, [os.path.join(folder, name) for name in sorted(names)], cutoff=0.8)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.limits import check_lines
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.regular_files import normalize_path, read_beginning
 from cfglint_train.foundation.typed import Final
@@ -64,7 +65,7 @@ def walk(
         folders: list[str] = []
         files: list[str] = []
         try:
-            with os.scandir(parent) as entries:
+            with filesystem.scan(parent) as entries:
                 for entry in entries:
                     (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
         except OSError:  # unreadable, or its path is too long
@@ -72,7 +73,7 @@ def walk(
         for name in sorted(files):
             path = os.path.join(parent, name)
             extension = os.path.splitext(name)[1].lower()
-            if (extension and extension not in SYNTAXES) or settings.is_skipped(path) or not os.path.isfile(path):
+            if (extension and extension not in SYNTAXES) or settings.is_skipped(path) or not filesystem.is_file(path):
                 continue
             wanted = bool(extension) or name in RECIPES or is_plain_script(path)
             if wanted and not (settings.respect_gitignore and is_ignored(path, False)):
@@ -84,7 +85,7 @@ def walk(
 
 def is_shell_script(path: str) -> bool:
     """Return whether a file is a shell script, by its name or its first line."""
-    return SYNTAXES.get(os.path.splitext(path)[1]) == "shell" or (os.path.isfile(path) and is_plain_script(path))
+    return SYNTAXES.get(os.path.splitext(path)[1]) == "shell" or (filesystem.is_file(path) and is_plain_script(path))
 
 
 def may_launch(path: str) -> bool:

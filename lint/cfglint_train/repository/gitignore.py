@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.git_index import TrackedFiles, read_index
 from cfglint_train.foundation.roots import Roots
@@ -103,7 +103,7 @@ class GitIgnore:
 def build_git_filter(folder: str, roots: Roots, ignores_by_root: dict[str, GitIgnore]) -> Callable[[str, bool], bool]:
     """Build the test for paths that git ignores below a folder; outside a checkout, it ignores nothing."""
     root, _ = roots.find_root(os.path.join(folder, "x"))
-    if not os.path.exists(os.path.join(root, ".git")):
+    if not filesystem.exists(os.path.join(root, ".git")):
         return ignore_nothing
     return ignores_by_root.setdefault(root, GitIgnore(root)).build_filter(folder)
 
@@ -120,7 +120,7 @@ def _make_relative(full: str, folder: str) -> str:
 def _read_patterns(path: str) -> list[str]:
     """Return the patterns in a file, or none if it cannot be read or is too large for a pattern file."""
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) > _MAX_BYTES:
+        if not filesystem.is_file(path) or filesystem.get_size(path) > _MAX_BYTES:
             return []
         source = regular_files.read(path)
     except OSError:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from cfglint_train.foundation import deadline, regular_files
+from cfglint_train.foundation import deadline, filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
@@ -88,12 +88,12 @@ class RepositoryIndex:
         while (at := text.find(end, at)) >= 0:
             paths.append(text[text.rfind("\0", 0, at) + 1 : at + len(end) - 1])
             at += len(end) - 1
-        return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
+        return self._filter_paths(path for path in paths if filesystem.is_file(path) and not filesystem.is_link(path))
 
     def find_by_extension(self, extensions: tuple[str, ...]) -> tuple[str, ...]:
         """Return the files with any of these extensions."""
         paths = (path for path in self._get_listing().files if path.endswith(extensions))
-        return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
+        return self._filter_paths(path for path in paths if filesystem.is_file(path) and not filesystem.is_link(path))
 
     def find_by_suffix(self, path: str, referring_file: str) -> str | None:
         """Return the file that a path on another machine refers to, or None if no file or several files match."""
@@ -172,7 +172,7 @@ class RepositoryIndex:
         for step in (f"/{name}/" for name in names):
             if step in text:
                 folders |= {path[: at.end() - 1] for path in listing.files for at in re.finditer(re.escape(step), path)}
-        existing = (path for path in folders if os.path.isdir(path) and not os.path.islink(path))
+        existing = (path for path in folders if filesystem.is_folder(path) and not filesystem.is_link(path))
         return tuple(sorted({os.path.dirname(path) for path in self._filter_paths(existing)}))
 
     def is_ignored(self, path: str) -> bool:
@@ -184,7 +184,7 @@ class RepositoryIndex:
             from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
 
             self._ignored = GitIgnore(self.root)
-        return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
+        return self._ignored.build_filter(os.path.dirname(path))(path, filesystem.is_folder(path))
 
     def _find_naming(self, syntax: str, basename: str) -> tuple[str, ...]:
         words = _WORD.findall(os.fsencode(basename))

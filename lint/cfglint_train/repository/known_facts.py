@@ -6,7 +6,6 @@ change again within the same clock tick, so its facts are not cached.
 
 from __future__ import annotations
 
-import os
 import time
 from array import array
 from binascii import Error, a2b_base64, b2a_base64
@@ -14,15 +13,13 @@ from collections.abc import Iterator
 from hashlib import sha256
 from stat import S_ISREG
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.typed import Final
 from cfglint_train.version import VERSION
 
 _MAX_CHANGED: Final = 50
 """Maximum number of changed files that are read again on each run without a rewrite of the cache."""
-_TICK: Final = 2_000_000_000
-"""Length of a clock tick on the coarsest file system, in nanoseconds."""
 
 _Row = tuple[int, int, int, int, int]
 """State of a file (mtime and ctime in nanoseconds, size, inode) and its facts; all zeros if unknown."""
@@ -37,13 +34,13 @@ class KnownFacts:
         self._cache = Cache("repositories", folder)
         self._name = sha256(f"{VERSION}\0{root}\0{meaning}".encode("utf-8", "surrogatepass")).hexdigest()
         self._paths = paths
-        self._latest = time.time_ns() - _TICK
+        self._latest = time.time_ns() - filesystem.TICK
         self._rows: list[_Row] = []
         self._hit_count = 0
 
     def __iter__(self) -> Iterator[tuple[str, int | None]]:
         """Yield each file with its facts: None if the caller must `record` them, 0 if it is not a regular file."""
-        rows, lstat = self._rows, os.lstat
+        rows, lstat = self._rows, filesystem.get_link_status
         cached_rows, self._is_same = self._read()
         for path, row in zip(self._paths, cached_rows, strict=True):
             try:

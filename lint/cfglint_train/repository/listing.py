@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.git_index import read_index
 from cfglint_train.foundation.typed import Final
@@ -71,14 +72,14 @@ def list_files(
 
 def _list_tracked(root: str, depth: int = 0) -> list[str] | None:
     """List the files that git tracks below a root, including submodules, or return None without a usable index."""
-    index = read_index(root) if os.path.exists(f"{root}/.git") else None
+    index = read_index(root) if filesystem.exists(f"{root}/.git") else None
     if index is None or not index.paths:
         return None
     base = root.rstrip("/")
     names = os.fsdecode(b"".join((first := os.fsencode(f"\0{base}/"), first.join(index.paths)))).split("\0")[1:]
     for module in index.submodules if depth < MAX_DEPTH else ():
         folder = f"{base}/{os.fsdecode(module)}"
-        if not os.path.islink(folder):
+        if not filesystem.is_link(folder):
             names += _list_tracked(folder, depth + 1) or ()
     return names
 
@@ -110,7 +111,7 @@ def _list_entries(folder: str) -> list[tuple[str, bool]]:
     """List the entries of a folder, with a flag that is true for folders; omit links."""
     base, result = folder.rstrip("/"), []
     try:
-        with os.scandir(folder) as entries:
+        with filesystem.scan(folder) as entries:
             for entry in entries:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder or entry.is_file(follow_symlinks=False):
@@ -124,7 +125,7 @@ def _walk(root: str, depth: int | None, is_excluded: Callable[[str], bool]) -> L
     """Walk a repository level by level; omit ignored files, which do not count toward the limit."""
     from cfglint_train.repository.gitignore import GitIgnore, ignore_nothing
 
-    is_ignored = GitIgnore(root).is_ignored if os.path.exists(f"{root}/.git") else ignore_nothing
+    is_ignored = GitIgnore(root).is_ignored if filesystem.exists(f"{root}/.git") else ignore_nothing
     files, folders, level, is_cut = list[str](), list[str](), [root], False
     deep = 0
     while level:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.repository import files
@@ -56,7 +56,7 @@ class Sources:
             excludes_named = force_exclude or settings.force_exclude
             if excludes_named and settings.is_excluded(path):
                 continue
-            folder = path not in self.texts and os.path.isdir(path)
+            folder = path not in self.texts and filesystem.is_folder(path)
             if folder:
                 self.roots.add(path)
             elif not excludes_named:
@@ -102,7 +102,7 @@ class Sources:
             full = os.path.abspath(path)
             if full in self._overlaid or full in self._names:
                 return self.format_path(path, referring_file)
-            if os.path.isfile(path) and any(
+            if filesystem.is_file(path) and any(
                 regular_files.is_below(path, folder_inside) for folder_inside in allowed_folders
             ):
                 return self.format_path(path, referring_file)

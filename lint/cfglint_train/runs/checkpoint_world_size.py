@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.reading import ResolvedPlan
 
@@ -75,10 +75,10 @@ def _list_files(folder: str, allowed_folders: tuple[str, ...]) -> list[str]:
     The result is empty if the folder is missing, not below `allowed_folders`, or has more than MAX_FILES entries.
     """
     try:
-        readable = os.path.isdir(folder) and any(
+        readable = filesystem.is_folder(folder) and any(
             regular_files.is_below(folder, allowed_folder) for allowed_folder in allowed_folders
         )
-        names = os.listdir(folder) if readable else []
+        names = filesystem.list_names(folder) if readable else []
     except (OSError, ValueError):
         return []
     return sorted(names) if len(names) <= MAX_FILES else []

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import Unknown
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
@@ -180,7 +181,7 @@ def _is_hub_model(model: str, folder: str) -> bool:
     from cfglint_train.models.online import is_hub_id
 
     first = model.partition("/")[0]
-    return is_hub_id(model) and not any(os.path.isdir(os.path.join(base, first)) for base in (folder, os.curdir))
+    return is_hub_id(model) and not any(filesystem.is_folder(os.path.join(base, first)) for base in (folder, os.curdir))
 
 
 def _explain_field(run: Run, field: Field) -> NotEstimated:

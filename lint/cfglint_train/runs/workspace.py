@@ -332,7 +332,7 @@ class Workspace:
 
     def _get_cache_folder(self, path: str) -> str | None:
         """Return the cache folder that applies to a file, or None."""
-        from cfglint_train.foundation.cache import find_cache_folder  # only if something is cached
+        from cfglint_train.foundation.cache_folder import find_cache_folder  # only if something is cached
 
         return find_cache_folder(*self._get_cache_settings(path))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Protocol
 
@@ -23,7 +21,7 @@ class _Disk(Frozen):
     """Settings files on the disk."""
 
     def has(self, path: str) -> bool:
-        return os.path.isfile(path)
+        return filesystem.is_file(path)
 
     def read(self, path: str) -> bytes:
         return regular_files.read(path)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 
 from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_READ: Final = 8 * 2**20
@@ -106,7 +106,7 @@ def _find_constant(call: ast.Call, argument: str) -> object:
 
 
 def _list_modules(folder: str) -> Iterator[str]:
-    for folder_path, folders, names in os.walk(folder):
+    for folder_path, folders, names in filesystem.walk(folder):
         folders[:] = sorted(name for name in folders if "." not in name)
         yield from (os.path.join(folder_path, name) for name in sorted(names) if name.endswith(".py"))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from cfglint_train.documents.document import DocumentError, Position, Span
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
@@ -72,11 +73,18 @@ def parse(text: bytes) -> SyntaxNode:
     try:
         tree = Parser(_load_language()).parse(
             lambda offset, _: text[offset : offset + 65536],
-            progress_callback=lambda _, __: time.monotonic() > limit,
+            progress_callback=lambda _, __: _is_late(limit),
         )
     except ValueError:
         raise DocumentError("the text is too deeply nested (thousands of open brackets?)") from None
     return tree.root_node
+
+
+def _is_late(limit: float) -> bool:
+    if time.monotonic() <= limit:
+        return False
+    filesystem.discard_record()
+    return True
 
 
 _CLOSING: Final = frozenset((b"do", b"done", b"then", b"elif", b"else", b"fi", b"esac"))

@@ -8,7 +8,7 @@ from cfglint_train.documents.document import Document
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 
@@ -106,7 +106,7 @@ def _is_checkpoint_record(path: str) -> bool:
     folder, name = os.path.split(path)
     if name != _CHECKPOINT_CONFIG:
         return False
-    if any(os.path.isfile(os.path.join(folder, file_name)) for file_name in _CHECKPOINT_FILES):
+    if any(filesystem.is_file(os.path.join(folder, file_name)) for file_name in _CHECKPOINT_FILES):
         return True
     try:
         return b'"model_type"' in regular_files.read(os.path.join(folder, "config.json"))

@@ -6,6 +6,7 @@ import os
 
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.frameworks.framework import RecognisedConfig
 from cfglint_train.frameworks.lens import format_route
@@ -73,7 +74,7 @@ def _has_joint_builder(document: PythonDocument) -> bool:
 def _is_library_module(path: str) -> bool:
     """Return whether a file is a module of the olmo_core package itself, for example in a copy."""
     parent, package, _ = path.replace(os.sep, "/").rpartition("/olmo_core/")
-    return bool(package) and os.path.exists(os.path.join(f"{parent}/olmo_core", "__init__.py"))
+    return bool(package) and filesystem.exists(os.path.join(f"{parent}/olmo_core", "__init__.py"))
 
 
 def _recognise_saved(document: Document) -> list[RecognisedConfig]:

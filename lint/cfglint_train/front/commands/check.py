@@ -6,6 +6,7 @@ import os
 import sys
 from types import SimpleNamespace
 
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TextIO
 from cfglint_train.front.commands.check_defaults import DEFAULTS
 from cfglint_train.front.commands.options import add_baseline, build_options, read_inputs, refuse_write_flags
@@ -50,7 +51,7 @@ def check(argv: list[str]) -> int:
         from cfglint_train.front.commands.ignores import write_ignores
 
         return _report_remaining(write_ignores(paths, lint_options, options), options, settings)
-    from cfglint_train.front import progress
+    from cfglint_train.front import progress, replay
 
     if options.diff or options.fix or options.fix_only:
         write = not options.diff and not sources
@@ -60,14 +61,17 @@ def check(argv: list[str]) -> int:
     output_format = options.output_format or settings.output_format or "text"
     digest = formats.find_digest(output_format)
     can_share = not options.verbose and (output_format in _FINDING_FORMATS or digest is not None)
-    with progress.show_progress(sys.stderr, "checking"):
+    with progress.show_progress(replay.get_stream(sys.stderr), "checking"):
         result = api.lint(
             paths, lint_options._replace(jobs=options.jobs if can_share else 1), sources, digest=digest
         ).raw
     _write_report(result, options, settings)
     if settings.fix:
         print_remarks(["`fix = true` in the settings has no effect: only --fix on the command line writes"])
-    return _compute_exit_code(result, options, settings)
+    code = _compute_exit_code(result, options, settings)
+    if not sources and not result.troubles and options.output_file is None and not options.online:
+        replay.store(code, "" if options.no_cache else options.cache_dir, settings.cache_dir)
+    return code
 
 
 def _show_instead(options: Any, lint_options: Options, settings: Settings) -> int:
@@ -83,7 +87,7 @@ def _show_instead(options: Any, lint_options: Options, settings: Settings) -> in
     if options.shown == "show-settings":
         from cfglint_train.reports import effective
 
-        setting_paths = [os.path.join(path, "") if os.path.isdir(path) else path for path in paths]
+        setting_paths = [os.path.join(path, "") if filesystem.is_folder(path) else path for path in paths]
         effective_settings = [
             effective.collect_settings(
                 path, api.settings(lint_options, path), lint_options, api.rules(lint_options, path)
@@ -137,7 +141,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
     result = api.lint(paths, lint_options, sources).raw
     candidates = [atom for finding in result.findings for atom in finding.atoms if atom.code == code]
     findings = [finding for finding in candidates if finding.start.line == line]
-    if not findings and os.path.isfile(paths[0]):
+    if not findings and filesystem.is_file(paths[0]):
         # A finding in a companion is reported with its run, which may be anywhere in the repository. With a finding of
         # KEY001, a misspelled key counts as meant.
         root = os.path.relpath(find_repository(paths[0]))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
@@ -93,7 +93,7 @@ def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, Resolved
 def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
     """Return the pins in a subfolder and in the folders directly below it, as optional ones."""
     below = (os.path.join(folder, name) for name in _list_names(folder))
-    folders = (folder, *islice(filter(os.path.isdir, below), _MAX_SUBFOLDERS))
+    folders = (folder, *islice(filter(filesystem.is_folder, below), _MAX_SUBFOLDERS))
     return [
         pin._replace(weight=OPTIONAL, is_in_subfolder=True)
         for part in folders
@@ -106,7 +106,7 @@ def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
 def _list_names(folder: str) -> list[str]:
     """Return the names in a folder in order, or an empty list if it cannot be read."""
     try:
-        return sorted(os.listdir(folder))
+        return sorted(filesystem.list_names(folder))
     except OSError:
         return []
 

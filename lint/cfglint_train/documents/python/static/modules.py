@@ -19,7 +19,7 @@ from cfglint_train.documents.python.static.mappings import METHODS
 from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.yaml.dialects import PYYAML, get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Final
 
 _MAX_FOLDERS_ABOVE: Final = 4
@@ -98,7 +98,7 @@ def find_single_file(document: PythonScript, path: str, loader: str) -> Document
     The path is resolved as by `find_settings_file`. `loader`: the library that reads the file: json, yaml or omegaconf.
     """
     folder = os.path.dirname(os.path.abspath(document.path))
-    root = os.path.join(regular_files.find_repository(folder) or folder, "")
+    root = os.path.join(filesystem.find_repository(folder) or folder, "")
     sources = {}
     for candidate in _list_candidates(document, (path,), 0, is_fixed=os.path.isabs(path)):
         if os.path.normpath(candidate).startswith(root) and _is_small_file(candidate):
@@ -118,7 +118,7 @@ def find_single_file(document: PythonScript, path: str, loader: str) -> Document
 def _is_small_file(path: str) -> bool:
     """Return whether a regular file is small enough for settings; larger files are data."""
     try:
-        status = os.stat(path)
+        status = filesystem.get_status(path)
     except (OSError, ValueError):
         return False
     return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_SETTINGS_BYTES
@@ -142,7 +142,7 @@ def _list_candidates(document: PythonScript, paths: Iterable[str], up: int, is_f
     Unless `is_fixed`, the folders above it follow, up to the root of the repository.
     """
     folder = os.path.dirname(os.path.abspath(document.path))
-    root = regular_files.find_repository(folder)
+    root = filesystem.find_repository(folder)
     for step in range(up, up + 1 if is_fixed else _MAX_FOLDERS_ABOVE):
         base = os.path.normpath(os.path.join(folder, *[".."] * step))
         yield from (os.path.join(base, path) for path in paths)
