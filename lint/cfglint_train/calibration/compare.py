@@ -20,6 +20,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory import comparable
+from cfglint_train.memory.booking import compute_booking
 from cfglint_train.memory.budget import (
     VERDICTS,
     Budget,
@@ -262,7 +263,7 @@ def _compare_subject(row: Row, case: Subject, residuals: Mapping[str, Residual])
         phase=f"{phase.name}: {phase.event}",
         skipped="",
         kind=kind,
-        booking=comparable.compute_booking(setup, expected, high, residuals)[0] / GIB,
+        booking=compute_booking(setup, expected, high, residuals)[0] / GIB,
         rests_on=_collect_evidence(_get_budget(phase), interval_of),
     )
 

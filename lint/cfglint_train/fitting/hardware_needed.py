@@ -11,8 +11,8 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.hardware import gpus
+from cfglint_train.memory.booking import find_booking
 from cfglint_train.memory.budget import Resource
-from cfglint_train.memory.comparable import find_booking
 from cfglint_train.memory.rollout import compute_engine_pool
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
@@ -25,7 +25,7 @@ class HardwareNeed(Frozen):
     """Memory that the phases need with the safe changes that reduce it most, and hardware that provides it."""
 
     need: int
-    """Bytes to book per GPU with `settings`: at least the upper bound (`comparable.compute_booking`)."""
+    """Bytes to book per GPU with `settings`: at least the upper bound (`booking.compute_booking`)."""
     nodes: int | None
     """Number of nodes on which what is booked fits; None if more GPUs do not help."""
     gpus: int | None

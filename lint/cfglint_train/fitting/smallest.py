@@ -26,9 +26,9 @@ from cfglint_train.fitting.offload import find_sufficient
 from cfglint_train.fitting.search import Combination, Goal, find_cheapest, rank_tier
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.memory.booking import find_booking_margin
 from cfglint_train.memory.budget import Budget, Phase, Resource
 from cfglint_train.memory.calibration import load_table
-from cfglint_train.memory.comparable import find_booking_margin
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.assumptions import find_assumptions
 from cfglint_train.runs.run import Run
@@ -305,7 +305,7 @@ def find_smallest_for(
     free = _require_free_moves(problem)
     switches = [_drop_batches(free)] if goal == "default" and is_length_assumed(run) else []
     searches = [all_] if goal == "smallest-edit" else [*switches, free, all_]
-    # The lint replaces no more than comparable jobs make necessary; whoever states a goal gets what fits first.
+    # The lint replaces no more than comparable jobs make necessary; with a stated goal, what fits comes first.
     bounds: tuple[Bound, ...] = ("margin", "expected") if goal == "default" else ("upper", "margin", "expected")
     for bound in bounds:
         for dimensions in searches:

@@ -8,12 +8,11 @@ A user's own runs of the job's class and framework (`OwnRuns`) move these interv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import Phase
-from cfglint_train.memory.calibration import Residual, load_table
+from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 
@@ -98,28 +97,3 @@ def list_booked_classes(kind: str) -> tuple[str, str, str]:
     """Return the class of a job's margin for booking and the wider ones, the narrowest first."""
     place, training = kind.removeprefix(PREFIX).split("-")
     return f"{BOOKED_PREFIX}{place}-{training}", BOOKED_PREFIX + training, BOOKED_PREFIX + "any"
-
-
-def find_booking_margin(setup: Setup, residuals: Mapping[str, Residual], own_runs: OwnRuns | None = None) -> Residual:
-    """Return the margin for booking GPUs for jobs like this one, which `own_runs` move."""
-    margin = next(residuals[kind] for kind in list_booked_classes(classify(setup)) if kind in residuals)
-    return margin if own_runs is None else margin._replace(high=own_runs.move_high(margin.high))
-
-
-def compute_booking(
-    setup: Setup, expected: float, high: float, residuals: Mapping[str, Residual], own_runs: OwnRuns | None = None
-) -> tuple[int, Residual]:
-    """Return the bytes to book, and the margin of comparable jobs.
-
-    The bytes are the upper bound `high`, or the `expected` bytes with the margin if that is more.
-    """
-    margin = find_booking_margin(setup, residuals, own_runs)
-    return int(max(high, expected * (1 + margin.high))), margin
-
-
-def find_booking(phases: Iterable[Phase]) -> tuple[int, Residual] | None:
-    """Return the bytes to book per GPU, for the phase that needs most, and its margin; None without a GPU budget."""
-    budgets = [phase.gpu for phase in phases if phase.gpu is not None]
-    residuals = load_table().residuals
-    bookings = (compute_booking(item.setup, item.expected, item.high, residuals, item.own_runs) for item in budgets)
-    return max(bookings, key=lambda pair: pair[0], default=None)

@@ -13,6 +13,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.wording import join_names
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
+from cfglint_train.memory.booking import find_booking
 from cfglint_train.memory.budget import Budget, Phase, compute_verdict, rank_budget
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.calibration import load_table as table_of_evidence
@@ -220,7 +221,7 @@ def _describe_own_runs(budget: Budget) -> str:
 
 
 def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
-    booking = comparable.find_booking(phases)
+    booking = find_booking(phases)
     assert booking is not None
     size, margin = booking
     is_moved = margin.high != table_of_evidence().residuals[margin.id].high
@@ -337,7 +338,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         gpus_per_node=run.plan.launch.gpus_per_node,
         gpu=run.hardware.gpu,
         phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
-        book=None if (booking := comparable.find_booking(run.estimate.phases)) is None else booking[0],
+        book=None if (booking := find_booking(run.estimate.phases)) is None else booking[0],
         missing=tuple(run.estimate.missing),
         not_checked=answer.find_gap(run),
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),

@@ -9,8 +9,8 @@ from cfglint_train.fitting.places import choose_worse
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.booking import find_booking
 from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict, rank_budget
-from cfglint_train.memory.comparable import find_booking
 from cfglint_train.memory.explanation import explain
 from cfglint_train.reports.answer import compare_written, describe_missing, find_gap
 from cfglint_train.reports.estimate import (
