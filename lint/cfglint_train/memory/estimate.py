@@ -340,7 +340,9 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
         inputs = flow.inputs + end.cost.saved * setup.batch.tokens + compute_mask_bytes(setup)
     pool, stream_part = budgets.job.streams
     bucket, reduced = budgets.job.bucket, 0.0
-    if setup.ranks.zero_stage == 3 and pool:  # the copy that a reduce-scatter sends lies in the reduce stream's pool
+    if (
+        pool and setup.ranks.zero_stage == 3 and setup.offload.parameters
+    ):  # the copy that a reduce-scatter sends lies in the reduce stream's pool
         reduced = bucket - budgets.job.base[BUCKETS]
     whole_logits = bool(end.logits)
     for phase, name, parts in generate_step_events(budgets.job, setup, flow, end):

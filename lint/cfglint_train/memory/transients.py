@@ -134,8 +134,10 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
     """
     formats = setup.formats
     if setup.ranks.zero_stage == 3:
-        # Without overlap_comm, gathers and reductions run on the main stream (DeepSpeed, parameter_offload.py).
-        return (compute_zero_pools(setup), GATHERED) if gathered[0] and setup.sharding.overlap else (0.0, None)
+        # Without overlap_comm, gathers run on the main stream (DeepSpeed, parameter_offload.py), whose cache keeps
+        # their blocks, too: no measured run shows whether the update can use them.
+        pool = compute_zero_pools(setup) if setup.offload.parameters else gathered[0]
+        return pool, GATHERED if pool else None
     if setup.sharding.wrapping == TENSOR_WRAPPING:
         return 0.0, None
     if setup.ranks.parameter_shards == 1:  # only FSDP1 copies on a stream of its own

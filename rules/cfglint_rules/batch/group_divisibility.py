@@ -119,9 +119,9 @@ _UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
 
 
 def _is_derived_from_ranks(run: Run, completions: int) -> bool:
-    """Return whether the number of completions follows from an unstated number of GPUs."""
-    gpus = run.plan.launch.gpus_per_node
-    if gpus is None or run.is_stated("launch.gpus_per_node"):
+    """Return whether the number of completions follows from a number of GPUs that no file states or implies."""
+    gpus, origin = run.plan.launch.gpus_per_node, run.resolved_plan.get_origin("launch.gpus_per_node")
+    if gpus is None or run.is_stated("launch.gpus_per_node") or (origin is not None and origin.kind == "inferred"):
         return False
     return run.replace_fields({"launch.gpus_per_node": gpus + 1}).plan.rollout.completions != completions
 
