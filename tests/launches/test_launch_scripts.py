@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from cfglint_rules.vocabulary import launched
 from cfglint_train import api
 from cfglint_train.forks import hollow_copies
+from cfglint_train.foundation import filesystem
 from cfglint_train.launches import launches
 from cfglint_train.runs.assumptions import find_assumptions
 from cfglint_train.runs.run import Run
@@ -65,7 +65,7 @@ def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch
 
         monkeypatch.setattr(owner, name, record_call)
 
-    count_calls(os.path, "isfile")
+    count_calls(filesystem, "is_file")
     count_calls(launched, "_judge_setting")
     count_calls(hollow_copies, "read_project_names")
     with change_directory(tmp_path):
@@ -73,9 +73,9 @@ def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch
     assert len(result.runs) == 1
     assert len(result.runs[0].main.launch_overrides) == COUNT
     counts = Counter(calls)
-    assert [call for call, count in counts.items() if count > 1 and call[0] != "isfile"] == []
-    assert {call[0] for call in counts} == {"isfile", "_judge_setting", "read_project_names"}
-    assert counts["isfile", str(tmp_path / "src/train.py")] < 2 * COUNT
+    assert [call for call, count in counts.items() if count > 1 and call[0] != "is_file"] == []
+    assert {call[0] for call in counts} == {"is_file", "_judge_setting", "read_project_names"}
+    assert counts["is_file", str(tmp_path / "src/train.py")] < 2 * COUNT
 
 
 TAKES = "#!/bin/bash\nset -e\naxolotl train $1 --launcher torchrun -- --nnodes 2 --nproc_per_node 4\n"

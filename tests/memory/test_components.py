@@ -24,6 +24,7 @@ OTHER_SENSES = {
     "lint/cfglint_train/calibration/subject.py": {"weights"},  # a field
     "lint/cfglint_train/reports/estimate.py": {"parameters"},
     "lint/cfglint_train/memory/component.py": {"weights"},  # a slot
+    "lint/cfglint_train/settings/own_runs.py": {"parameters"},  # a dimension
     "lint/cfglint_train/memory/explanation.py": {"parameters"},  # a field
 }
 

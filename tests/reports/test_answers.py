@@ -74,7 +74,7 @@ def test_what_is_tight_says_where_it_ends(here):
     (here / "config.yaml").write_text(FITS.replace("4096", str(length)))
     answer = get_first_line("estimate", "config.yaml", *CLUSTER, cwd=here)
     assert re.fullmatch(
-        r"tight: [\d.]+ of [\d.]+ GiB in the backward pass; largest micro batch 1; "
+        r"tight: [\d.]+ of [\d.]+ GiB in the backward pass; "
         r"(probably )?does not fit from [\d,]+ tokens",
         answer,
     ), answer

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.errors import UsageError
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Final
@@ -70,18 +71,18 @@ _LINES: Final = (
 )
 
 _UNITS: Final = {"": 1, "b": 1, "bytes": 1, "kib": 2**10, "mib": _MIB, "gib": GIB, "tib": 2**40}
-_TORCH: Final = re.compile(
+_TORCH: Final = compile_on_use(
     r"max_memory_(allocated|reserved)(?:\([^()]*\))?['\"]?\s*[:=]\s*['\"]?([0-9][0-9,_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)"
 )
 # torch 2.13.0 cuda/memory.py: memory_summary, column "Peak Usage"
-_SUMMARY: Final = re.compile(r"\|\s*(Allocated|GPU reserved) memory\s*\|[^|]*\|\s*([0-9]+)\s+([KMGTP]?i?B)\s*\|")
+_SUMMARY: Final = compile_on_use(r"\|\s*(Allocated|GPU reserved) memory\s*\|[^|]*\|\s*([0-9]+)\s+([KMGTP]?i?B)\s*\|")
 _SUMMARY_COUNTERS: Final = {"Allocated": "allocated", "GPU reserved": "reserved"}
 # DeepSpeed 0.19.7 runtime/utils.py: see_memory_usage; the engine calls it around each pass with `memory_breakdown`.
 # The peak of a line starts at the line before it, so that of "before forward" belongs to what came before the step.
-_ENGINE: Final = re.compile(r"Engine (?:after forward|(?:before|after) backward|(?:before|after) step)\s*$")
-_ENGINE_PEAK: Final = re.compile(r"\bMA [0-9.]+ GB\s+Max_MA ([0-9.]+) GB")
+_ENGINE: Final = compile_on_use(r"Engine (?:after forward|(?:before|after) backward|(?:before|after) step)\s*$")
+_ENGINE_PEAK: Final = compile_on_use(r"\bMA [0-9.]+ GB\s+Max_MA ([0-9.]+) GB")
 # transformers 4.26.1 to 5.23.0 trainer_utils.py: TrainerMemoryTracker; JSON has bytes, the console whole MiB ("MB").
-_TRAINER: Final = re.compile(
+_TRAINER: Final = compile_on_use(
     r"\b(before_init_mem_gpu|(?:init|train)_mem_gpu_(?:alloc|peaked)_delta)\b['\"]?\s*[:=]\s*(-?[0-9]+)(MB)?"
 )
 _TRAINER_PARTS: Final = (
@@ -90,7 +91,7 @@ _TRAINER_PARTS: Final = (
 """Figures whose sum is the peak of `train`; they start at what was allocated before the trainer was made."""
 # torch c10/cuda/CUDACachingAllocator.cpp: up to 2.0 the sizes are in brackets, since 2.1 in sentences.
 _SIZE: Final = r"([0-9.]+) ([KMGT]iB|bytes)"
-_OUT_OF_MEMORY: Final = re.compile(
+_OUT_OF_MEMORY: Final = compile_on_use(
     rf"(?:CUDA|HIP) out of memory\. Tried to allocate {_SIZE}.{{0,400}}?"
     rf"(?:; {_SIZE} already allocated|[Oo]f the allocated memory {_SIZE} is allocated by PyTorch)"
 )

@@ -58,8 +58,8 @@ def has_room_elsewhere(after: Run, before: Run) -> bool:
 
 
 def find_worst(run: Any) -> Judgement | None:
-    """Return the worst judgement among GPU, host and disk, or None if the GPU is not estimated."""
-    gpu = judge_place(run, "gpu")
+    """Return the worst judgement among GPU, host and disk, or None if no training step was estimated on the GPU."""
+    gpu = judge_place(run, "gpu") if run.estimate.has_step else None
     if gpu is None:
         return None
     return max((gpu, *judge_host_and_disk(run)), key=lambda judgement: VERDICTS.index(judgement.verdict))

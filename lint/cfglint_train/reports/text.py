@@ -212,9 +212,9 @@ def _render_frame(
     marked = escape_source_line(line[first : min(last, right)])
     after = escape_source_line(line[max(first, min(last, right)) : right]) + ("..." if right < len(line) else "")
     carets = style.paint(mark * max(1, _measure_width(marked)), color)
-    note = f" {escape_text(redact(label))}" if label else ""
     yield f"{str(start.line).rjust(4)} | {escape_source_line(before + marked + after)}"
-    yield f"     | {' ' * _measure_width(before)}{carets}{note}"
+    head = f"     | {' ' * _measure_width(before)}{carets}"
+    yield from wrap_text(f"{head} ", escape_text(redact(label)), style, 7) if label else (head,)
 
 
 def _measure_width(text: str) -> int:
