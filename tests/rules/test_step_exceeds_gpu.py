@@ -47,7 +47,7 @@ python -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B-Instruct --remot
 
 @pytest.mark.parametrize(
     ("nodes", "gpus", "remedy"),
-    [(1, 16, "use 16 GPUs (`--actor_num_gpus_per_node: 16`)"), (4, 2, "use 12 GPUs (`--actor_num_nodes: 6`)")],
+    [(1, 16, "use 8 GPUs (`--actor_num_gpus_per_node: 8`)"), (4, 2, "use 8 GPUs (`--actor_num_nodes: 4`)")],
 )
 def test_more_gpus_are_those_of_the_group_that_trains(tmp_path, nodes, gpus, remedy):
     (tmp_path / "train.sh").write_text(ACTOR.format(nodes=nodes, gpus=gpus))
