@@ -176,6 +176,8 @@ class Finding(Frozen):
     """Number of runs for which the finding holds, if it points into a companion that they share."""
     intent: Fix | None = None
     """Fix as the rule stated it; the fixer writes it through `run`."""
+    change: tuple[Any, ...] | None = None
+    """Changes of the fix, if the finding comes from another process and has no `intent`."""
     run: Run | None = None
     """Run of the finding, or None if the finding is about a single config or its text."""
     quantity: str = ""

@@ -53,7 +53,7 @@ def describe_parts(finding: Finding) -> Finding:
             related.append(Related(part.place, f"{part.message} ({part.code})"))
         notes.update(dict.fromkeys(part.notes if part.quantity == finding.quantity else ()))
         remedy = part.intent or part.fix
-        if remedy is not None and _get_change(part) != _get_change(finding):
+        if remedy is not None and get_change(part) != get_change(finding):
             notes[f"{remedy.message} ({part.code})"] = None
         if part.help is not None and help_text is None and finding.intent is None and finding.fix is None:
             help_text = part.help
@@ -107,14 +107,16 @@ def _is_settled_with(finding: Finding, head: Finding) -> bool:
     resource, _, phases = finding.quantity.partition(":")
     if not phases or resource != head.quantity.partition(":")[0]:
         return False
-    change = _get_change(finding)
+    change = get_change(finding)
     if change is None and not (finding.quantity == head.quantity and _is_same_place(finding.place, head.place)):
         return False
-    return change == _get_change(head)
+    return change == get_change(head)
 
 
-def _get_change(finding: Finding) -> tuple[Any, ...] | None:
+def get_change(finding: Finding) -> tuple[Any, ...] | None:
     """Return what the fix of a finding changes, or None without a fix."""
+    if finding.change is not None:
+        return finding.change
     fix = finding.intent
     if fix is not None:
         keys = tuple((config.document.path, config.root, changes) for config, changes in fix.keys)

@@ -8,13 +8,15 @@ from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings import draft, read_back
 from cfglint_train.findings.finding import Finding, Fix, Remedy
 from cfglint_train.foundation.errors import describe_crash
+from cfglint_train.judging.one_disease import get_change
 from cfglint_train.judging.result import Result
 
 
 def detach_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings with their fixes as edits and without their runs, to send them to another process."""
     for finding in add_edits(findings):
-        yield finding._replace(intent=None, run=None, parts=tuple(detach_findings(finding.parts)))
+        parts = tuple(detach_findings(finding.parts))
+        yield finding._replace(intent=None, run=None, parts=parts, change=get_change(finding))
 
 
 def attach_edits(result: Result) -> Result:
