@@ -312,6 +312,24 @@ def test_a_fix_of_the_step_leaves_no_rollout_above_capacity(tmp_path: Path) -> N
     assert run_cfglint("fit", "--isolated", "run.sh", cwd=tmp_path).code == 0
 
 
+def test_an_engine_keeps_a_share_in_which_it_starts() -> None:
+    """Offer no share below the weights of an engine: 32.9 GiB per GPU for 70B on four GPUs."""
+    text = (
+        "# cfglint: gpu={gpu} openrlhf=0.9.1.post1\npython3 -m openrlhf.cli.train_ppo_ray --colocate_all_models "
+        "--actor_num_nodes 1 --actor_num_gpus_per_node 8 --ref_num_nodes 1 --ref_num_gpus_per_node 8 "
+        "--vllm_num_engines 2 --vllm_tensor_parallel_size 4 --vllm_gpu_memory_utilization 0.5 --zero_stage 3 --bf16 "
+        "--pretrain meta-llama/Meta-Llama-3-70B-Instruct --micro_train_batch_size 8 --train_batch_size 128 "
+        "--micro_rollout_batch_size 16 --rollout_batch_size 1024 --prompt_max_len 1024 --generate_max_len 1024 "
+        "--gradient_checkpointing --adam_offload\n"
+    )
+    shares = {}
+    for gpu in ("A100-80GB", "H200"):
+        [run] = api.fit("run.sh", api.Options(isolated=True), {"run.sh": text.format(gpu=gpu)}, goal="memory").runs
+        settings = [setting for rung in run.rungs for setting in rung.settings]
+        shares[gpu] = [word for setting in settings for word in re.findall(r"utilization: 0.5 -> ([0-9.]+)", setting)]
+    assert shares == {"A100-80GB": [], "H200": ["0.3"]}
+
+
 def test_what_would_hold_the_step_holds_the_rollout() -> None:
     """Advise no GPU for the step alone: the step needs 54.6 GiB, scoring 32 sequences at a time 190."""
     text = (REPOSITORY / "fixtures" / "fit" / "openrlhf-8b-1x8-scoring.sh").read_text()

@@ -18,6 +18,7 @@ from cfglint_train.findings.finding import Fix
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.memory.budget import Resource
+from cfglint_train.memory.rollout import compute_engine_weights
 from cfglint_train.plan.fields import get_field, validate_fields
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -183,6 +184,8 @@ def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, M
                 changes = validate_fields(way)
                 if row["from"] == "above" and not run.plan.get(field) > changes[field]:
                     continue
+                if not _can_engine_start(run, changes.get("rollout.utilization")):
+                    continue
                 if limit_field is not None and changes[field] > (run.plan.get(limit_field) or 1):
                     continue
                 edits = _count_settings(run, changes)
@@ -193,6 +196,12 @@ def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, M
                         _build_move(row["name"], changes, tier, slowdown, row, edits, steps=row.get("steps", 1)),
                     )
                     break
+
+
+def _can_engine_start(run: Run, share: float | None) -> bool:
+    """Return whether an inference engine's weights fit into another share of the GPUs; True if unknown."""
+    weights, capacity = compute_engine_weights(run.plan, run.architecture), run.hardware.gpu_bytes
+    return share is None or weights is None or capacity is None or weights <= share * capacity
 
 
 def _is_in_other_phase(row: Mapping[str, Any], lacking: LackingPhases) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import label_count
+from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 
 
@@ -20,6 +22,20 @@ def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
     if rollout.utilization is None or capacity is None:
         return None
     return rollout.utilization * capacity
+
+
+BYTES_PER_WEIGHT: Final = 2
+"""Bytes per weight in an engine, which loads 16-bit weights."""
+
+
+def compute_engine_weights(plan: Plan, architecture: Architecture | None) -> float | None:
+    """Return the bytes of weights that vLLM must fit into its share of a GPU; None if unknown or if it shares none."""
+    rollout = plan.rollout
+    if rollout.engine != "vllm" or rollout.mode not in ("colocate", "pool") or not rollout.tensor:
+        return None
+    if architecture is None or architecture.quantization is not None:
+        return None
+    return architecture.parameters * BYTES_PER_WEIGHT / rollout.tensor
 
 
 def compute_gathered_model(setup: Setup, plan: Plan) -> float:

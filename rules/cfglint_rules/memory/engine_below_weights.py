@@ -31,25 +31,23 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.rollout import BYTES_PER_WEIGHT, compute_engine_weights
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("MEM008", "engine-below-weights", "error", needs={"rollout.engine": ("vllm",)}, estimates=("gpu",))
-
-_BYTES_PER_WEIGHT: Final = 2
-"""Bytes per weight in the engine."""
 
 
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if the engine's share of each GPU is smaller than its weights."""
     rollout, model, gpu_bytes = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
-    if rollout.mode not in ("colocate", "pool") or model is None or gpu_bytes is None:
+    needed = compute_engine_weights(run.plan, model)
+    if needed is None or model is None or gpu_bytes is None or not rollout.utilization:
         return
-    if not rollout.tensor or not rollout.utilization or model.quantization is not None:
+    engine_bytes = rollout.utilization * gpu_bytes
+    if needed <= engine_bytes:
         return
-    engine_bytes, weight_bytes = rollout.utilization * gpu_bytes, model.parameters * _BYTES_PER_WEIGHT
-    if weight_bytes / rollout.tensor <= engine_bytes:
-        return
-    weight_size, tensor = format_gib(int(weight_bytes / rollout.tensor)), run.spell_key("rollout.tensor")
+    weight_size, tensor = format_gib(int(needed)), run.spell_key("rollout.tensor")
+    weight_bytes = model.parameters * BYTES_PER_WEIGHT
     min_tensor_size = next(
         (2**n for n in range(1, 7) if weight_bytes / 2**n < engine_bytes and model.heads % 2**n == 0), None
     )
@@ -60,5 +58,5 @@ def check(run: Run) -> Iterator[Report]:
         help=f"set `{tensor}` to {min_tensor_size} or more, or give the engine a larger share of each GPU"
         if min_tensor_size
         else "give the engine a larger share of each GPU",
-        notes=(f"{model.parameters:,} parameters x {_BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
+        notes=(f"{model.parameters:,} parameters x {BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
     )
