@@ -149,6 +149,20 @@ def test_the_worse_of_as_written_and_as_meant_is_the_verdict(here):
     assert "as meant    fits: " in page
 
 
+def test_a_misspelt_key_that_changes_no_size_counts_as_meant_in_every_report(here):
+    """The micro batch is the default in both cases."""
+    (here / "config.yaml").write_text(FITS.replace("micro_batch_size", "micro_batchsize"))
+    counted = "counts `micro_batchsize` as `micro_batch_size`"
+    outputs = [run_cfglint(command, "config.yaml", *CLUSTER, cwd=here).out for command in ("estimate", "fit")]
+    assert len({output.splitlines()[0] for output in outputs}) == 1
+    for output in outputs:
+        assert f"  {counted}" in output.splitlines()
+        assert "not counted" not in output
+    [report] = json.loads(run_cfglint("estimate", "config.yaml", *CLUSTER, "--format", "json", cwd=here).out)["runs"]
+    assert f"{counted}, as meant" in report["assumptions"]
+    assert report["not_counted"] == []
+
+
 def test_the_fixed_file_is_named_and_its_fix_has_the_peak_of_the_answer(here):
     """The finding is at the stage of the DeepSpeed file, and its fix changes the recipe."""
     for name in ("llamafactory-70b-1x8.yaml", "z3.json"):
