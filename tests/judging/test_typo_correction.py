@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import apply_edits
 from tests.support.linting import build_options, fix, lint, read_contents
 
@@ -74,6 +75,53 @@ def test_the_key_is_fixed_before_what_rests_on_it(here) -> None:
     (here / "run.yaml").write_text(TEXT.format(length="sequence_len", micro="micro_batch_size"))
     fix(here, select_options())
     assert read_contents(here) == fixed_files
+
+
+@pytest.mark.parametrize(
+    ("micro", "code", "severity", "is_written"),
+    [
+        (14, "PRF005", "info", False),  # as written, the run needs the checkpointing
+        (64, "MEM001", "warning", True),  # as meant, the run fits
+        (128, "MEM001", "warning", True),
+        (256, "MEM001", "error", True),
+        (512, "MEM001", "error", True),
+    ],
+)
+def test_severity_and_fix_are_those_of_the_corrected_file_where_it_fits_better(
+    here, micro: int, code: str, severity: str, is_written: bool
+) -> None:
+    """The default length is twice as long, so that the run as written needs more."""
+    atoms = {}
+    for key in ("sequence_length", "sequence_len"):
+        text = TEXT.format(length=key, micro="micro_batch_size").replace("16384", "256")
+        (here / "run.yaml").write_text(text.replace("batch_size: 8", f"batch_size: {micro}"))
+        findings = lint(here, select_options("KEY001", "MEM", "PRF", "CKP", "HST", "CHK")).findings
+        atoms[key] = {atom.code: atom for finding in findings for atom in finding.atoms}
+    misspelt, corrected = atoms.values()
+    claims = [
+        {(atom.code, atom.severity, repr(atom.intent and dict(atom.intent.changes))) for atom in group.values()}
+        for group in (misspelt, corrected)
+    ]
+    assert claims[1] <= claims[0]
+    for settled in misspelt.keys() - corrected.keys() - {"KEY001"}:
+        assert misspelt[settled].severity != "error"
+        assert misspelt[settled].intent is None
+        assert misspelt[settled].help == "correct the misspelled key"
+    assert misspelt[code].severity == severity
+    assert any("as written; as meant" in note for note in misspelt[code].notes) is is_written
+    assert is_written or code in corrected
+
+
+def test_rules_without_an_estimate_judge_the_file_as_written(here) -> None:
+    text = TEXT.format(length="sequence_length", micro="micro_bach_size").replace("learning_rate", "learning_rat")
+    (here / "run.yaml").write_text(text.replace("sample_packing: true", "sample_packing: false\nval_set_siz: 0.1"))
+    found = []
+    for ignored in ((), ("KEY001",)):
+        options = select_options("ALL")._replace(ignore=ignored)
+        atoms = [atom for finding in lint(here, options).findings for atom in finding.atoms]
+        kept = [atom for atom in atoms if not RULES[atom.code].estimates and atom.code != "KEY001"]
+        found.append({(atom.code, atom.severity, atom.message, atom.notes) for atom in kept})
+    assert found[0] == found[1] != set()
 
 
 @pytest.mark.parametrize("misspelt", ["micro_batchsize", "gradient_accumulation_step"])

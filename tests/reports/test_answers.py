@@ -145,8 +145,38 @@ def test_the_worse_of_as_written_and_as_meant_is_the_verdict(here):
         assert any(line.startswith("  as meant    fits: ") for line in command)
     assert any(" warning MEM001 " in line for line in lines[0])
     assert any("as written; as meant (counts `--gradient_checkpoint`" in line for line in lines[0])
+    assert {line[0].partition("; ")[2] for line in lines} == {"smallest change: correct the misspelled keys"}
     page = run_cfglint("estimate", "--output-format", "html", "run.sh", cwd=here).out
     assert "as meant    fits: " in page
+
+
+def test_a_correction_that_is_not_enough_is_proposed_with_the_change_that_is(here):
+    """As meant, the run needs less than as written, but does not fit either."""
+    long = DOES_NOT.replace("sequence_len: 4096", "sequence_length: 256").replace("batch_size: 4", "batch_size: 256")
+    (here / "config.yaml").write_text(long)
+    answers = {get_first_line(*command, "config.yaml", *CLUSTER, cwd=here) for command in ((), ("estimate",), ("fit",))}
+    change = "smallest change: correct the misspelled keys, "
+    assert len(answers) == 1
+    assert change in (answer := answers.pop())
+    (here / "config.yaml").write_text(long.replace("sequence_length", "sequence_len"))
+    assert get_first_line("fit", "config.yaml", *CLUSTER, cwd=here).endswith(answer.partition(change)[2])
+    (here / "config.yaml").write_text(long)
+    run_cfglint("--fix", "--unsafe-fixes", "--select", "KEY001,MEM001", "config.yaml", *CLUSTER, cwd=here)
+    assert get_first_line("estimate", "config.yaml", *CLUSTER, cwd=here).startswith("fits: ")
+
+
+def test_a_misspelt_key_that_changes_no_size_counts_as_meant_in_every_report(here):
+    """The micro batch is the default in both cases."""
+    (here / "config.yaml").write_text(FITS.replace("micro_batch_size", "micro_batchsize"))
+    counted = "counts `micro_batchsize` as `micro_batch_size`"
+    outputs = [run_cfglint(command, "config.yaml", *CLUSTER, cwd=here).out for command in ("estimate", "fit")]
+    assert len({output.splitlines()[0] for output in outputs}) == 1
+    for output in outputs:
+        assert f"  {counted}" in output.splitlines()
+        assert "not counted" not in output
+    [report] = json.loads(run_cfglint("estimate", "config.yaml", *CLUSTER, "--format", "json", cwd=here).out)["runs"]
+    assert f"{counted}, as meant" in report["assumptions"]
+    assert report["not_counted"] == []
 
 
 def test_the_fixed_file_is_named_and_its_fix_has_the_peak_of_the_answer(here):

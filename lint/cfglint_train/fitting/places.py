@@ -79,11 +79,14 @@ def _list_needs(phase: Phase) -> tuple[object, ...]:
 
 
 def choose_worse(run: Any) -> Any:
-    """Return the run (or stated plan) as written or as corrected, whichever has the worse verdict or higher need."""
-    corrected = find_corrected(run)
-    if corrected is None:
+    """Return the run (or stated plan) as written or as corrected, whichever has the worse verdict or higher need.
+
+    If both are the same, return the corrected run.
+    """
+    corrected = run.corrected if isinstance(run, Run) else None
+    if corrected is None or corrected is run:
         return run
-    candidates = [(worst, item) for item in (run, corrected) if (worst := find_worst(item)) is not None]
+    candidates = [(worst, item) for item in (corrected, run) if (worst := find_worst(item)) is not None]
     if not candidates:
-        return run
+        return corrected
     return max(candidates, key=lambda pair: (VERDICTS.index(pair[0].verdict), pair[0].budget.expected))[1]

@@ -5,7 +5,7 @@ To find out which facts a verdict rests on, check the same run with another fact
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from cfglint_rules import registry
@@ -61,9 +61,10 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
             if run is not None and rule.estimates:
                 corrected_run = run.corrected = run.corrected or correct_typos(run, selection)
             checker = registry.get_checker(rule)
-            reports = _run_rule(rule, checker, main, run)
-            if run is not None and corrected_run is not None and corrected_run is not run:
-                reports = _run_rule_on_worse(rule, checker, main, reports, run, corrected_run)
+            if run is None or corrected_run is None or corrected_run is run:
+                reports = _run_rule(rule, checker, main, run)
+            else:
+                reports = _run_rule_on_both(rule, checker, main, run, corrected_run)
             for report, reported_run, reads in islice(reports, MAX_FINDINGS + 1):
                 if len(findings) >= MAX_FINDINGS:
                     return CheckResult(tuple(settle(findings)), tuple(troubles), frozenset(secrets), is_truncated=True)
@@ -98,37 +99,49 @@ def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> It
         yield report, run, reads
 
 
-def _run_rule_on_worse(
-    rule: Rule, checker: Checker, main: Config, written_reports: Iterable[_Report], written_run: Run, corrected_run: Run
+def _run_rule_on_both(
+    rule: Rule, checker: Checker, main: Config, written_run: Run, corrected_run: Run
 ) -> Iterator[_Report]:
-    """Yield a rule's reports on a run as written or with its misspelled keys corrected, whichever fits worse.
+    """Yield a rule's reports on a run with its misspelled keys corrected, and those that correcting the keys settles.
 
-    Reports that differ between the two have notes that name the corrections. Those on the run as written are at most
-    warnings without a fix: correcting the keys settles them.
+    If the run as written fits worse, reports on both state what is written; severity, grounds and fix stay those of
+    the corrected run. Reports that only the run as written gets are then at most warnings without a fix. Reports that
+    differ between the two have notes that name the corrections.
     """
     from cfglint_train.fitting import places  # few runs have misspelled keys
 
-    notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)
-    worst = places.find_worst(corrected_run)
-    if worst is not None and places.choose_worse(written_run) is written_run:
-        unchanged = _list_confirmed(_run_rule(rule, checker, main, corrected_run))
-        keys = "; ".join(notes)
-        note = f"as written; as meant ({keys}), {worst.phase.title} {describe_verdict(worst)}"
-        for report, run, reads in written_reports:
-            if report.message not in unchanged:
-                report = report._replace(
-                    severity=max(report.severity or rule.severity, "warning", key=SEVERITIES.index),
-                    notes=(*report.notes, note),
-                    fix=None,
-                    find_remedy=None,
-                    help="correct the misspelled key",
-                )
-            yield report, run, reads
-        return
-    unchanged = _list_confirmed(written_reports)
+    descriptions = tuple(key.description for key in corrected_run.inputs.corrected_keys)
+    as_meant = f"as written; as meant ({'; '.join(descriptions)})"
+    is_written_worse = places.choose_worse(written_run) is written_run
+    written = [item for item in _run_rule(rule, checker, main, written_run) if item[0].is_confirmed]
     for report, run, reads in _run_rule(rule, checker, main, corrected_run):
-        yield report if report.message in unchanged else report._replace(notes=(*report.notes, *notes)), run, reads
+        if is_written_worse and not report.is_confirmed:
+            continue
+        claimed = [item for item in written if _is_same_claim(report, item[0])]
+        same = min(claimed, key=lambda item: item[0].place != report.place, default=None)
+        if same is not None:
+            written.remove(same)
+        if same is None or not is_written_worse or _rank_severity(rule, report) < _rank_severity(rule, same[0]):
+            is_unchanged = same is not None and same[0].message == report.message
+            yield report if is_unchanged else report._replace(notes=(*report.notes, *descriptions)), run, reads
+        elif same[0].message == report.message:
+            yield report, run, reads
+        else:
+            notes = (*same[0].notes, f"{as_meant}, {report.message}")
+            yield report._replace(message=same[0].message, notes=notes), run, reads
+    worst = places.find_worst(corrected_run)
+    verdict = "" if worst is None else f", {worst.phase.title} {describe_verdict(worst)}"
+    for report, run, reads in written if is_written_worse else ():
+        severity = SEVERITIES[max(_rank_severity(rule, report), SEVERITIES.index("warning"))]
+        notes = (*report.notes, f"{as_meant}{verdict}")
+        help_text = "correct the misspelled key"
+        yield report._replace(severity=severity, notes=notes, fix=None, find_remedy=None, help=help_text), run, reads
 
 
-def _list_confirmed(reports: Iterable[_Report]) -> set[str]:
-    return {report.message for report, *_ in reports if report.is_confirmed}
+def _is_same_claim(report: Report, other: Report) -> bool:
+    """Return whether two reports of a rule claim the same, though with other figures."""
+    return (report.quantity, report.claim) == (other.quantity, other.claim)
+
+
+def _rank_severity(rule: Rule, report: Report) -> int:
+    return SEVERITIES.index(report.severity or rule.severity)

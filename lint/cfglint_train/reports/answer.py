@@ -40,13 +40,13 @@ def answer_lint(result: Result) -> str | None:
 
     if not run.estimate.phases and not is_training_run(run):
         return None
-    solution = None
+    solution, corrected = None, places.find_corrected(run) or run
     # MEM001 has already searched for the solution.
     if any(atom.code == "MEM001" for finding in result.findings for atom in finding.atoms):
         from cfglint_train.fitting.smallest import find_smallest
 
-        solution = find_smallest(run)
-    return format_answer(run, solution, _find_safe_fix(result, run) if solution is None else ())
+        solution = find_smallest(corrected)
+    return format_answer(run, solution, _find_safe_fix(result, corrected) if solution is None else ())
 
 
 def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def answer_estimate(run: Run | StatedPlan) -> str:
     if worst is not None and places.is_lacking_room(worst) and isinstance(run, Run):
         from cfglint_train.fitting.smallest import find_smallest_for
 
-        solution = find_smallest_for(run, None)
+        solution = find_smallest_for(places.find_corrected(run) or run, None)
     return format_answer(run, solution, sizes=True)
 
 
@@ -111,8 +111,10 @@ def format_answer(
     """Return the answer, such as `fits: 16.1 of 23.5 GiB`.
 
     If the run does not fit, the answer proposes `solution` or `fix_settings`, or else names the hardware on which it
-    fits (`hardware_need`). `sizes`: if the run fits, the answer also states the largest micro batch and sequence
-    length.
+    fits (`hardware_need`). All three are about the run with its misspelled keys corrected: the answer proposes the
+    correction as well, or alone if it is enough.
+
+    `sizes`: if the run fits, the answer also states the largest micro batch and sequence length.
     """
     worst = places.find_worst(run)
     if worst is None:
@@ -131,8 +133,9 @@ def format_answer(
     ]
     if places.is_lacking_room(worst):
         settings = solution.settings if solution is not None and solution.is_enough else fix_settings
-        if places.find_corrected(run) is not None:
-            settings = ("correct the misspelled keys",)
+        corrected = places.find_corrected(run)
+        if corrected is not None and (settings or places.has_room(corrected)):
+            settings = ("correct the misspelled keys", *(() if places.has_room(corrected) else settings))
         if settings:
             parts.append(f"smallest change: {', '.join(settings)}")
         elif hardware_need is not None:

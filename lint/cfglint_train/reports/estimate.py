@@ -328,6 +328,9 @@ def render_json(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
 
 def build_estimate(run: Run | StatedPlan) -> RunEstimate:
     """Return the record of a run's estimate."""
+    corrected = places.find_corrected(run)
+    if corrected is None:  # misspelled keys, if any, change no size and count as meant
+        run = places.choose_worse(run)
     model = run.architecture
     return RunEstimate(
         path=escape_data(run.main.document.path if isinstance(run, Run) else run.path),
@@ -344,7 +347,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         assumptions=(*list_assumption_notes(run), *_list_corrections(run)),
         assumed=tuple(sorted(list_assumed_facts(run))),
         not_counted=tuple(list_not_counted(run)),
-        corrected=None if (corrected := places.find_corrected(run)) is None else build_estimate(corrected),
+        corrected=None if corrected is None else build_estimate(corrected),
     )
 
 

@@ -30,10 +30,11 @@ def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[
     for alternatives, written in zip(runs, written_runs):
         corrected_keys = [key.description for key in alternatives.run.inputs.corrected_keys]
         opening = answer.format_answer(
-            alternatives.run, alternatives.solution, hardware_need=alternatives.hardware_need, sizes=len(runs) == 1
+            places.choose_worse(written),
+            alternatives.solution,
+            hardware_need=alternatives.hardware_need,
+            sizes=len(runs) == 1,
         )
-        if places.find_corrected(written) is not None and places.choose_worse(written) is written:
-            opening = answer.format_answer(written)
         yield from estimate.wrap_lines([opening], style)
         yield from estimate.render_head(alternatives.run, style)
         comparison = list(answer.compare_written(written))
