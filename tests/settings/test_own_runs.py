@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from cfglint_train import api, records
 from cfglint_train.calibration.logs import Figure
 from cfglint_train.calibration.record import record
+from cfglint_train.front import action
 from cfglint_train.models.lookup import find_entry
 from cfglint_train.models.stated import format_architecture, parse_architecture
 from cfglint_train.settings.error import SettingsError
@@ -245,6 +247,30 @@ def test_rows_outside_the_repository_are_refused(here, tmp_path_factory):
     outcome = run_cfglint("check", name, *STATED, cwd=here)
     assert outcome.code == 2
     assert "a link that points outside the repository" in outcome.err
+
+
+@pytest.mark.parametrize("mark", ["", ".git", "cfglint.toml"])
+def test_every_command_uses_the_file_that_record_writes(tmp_path, monkeypatch, mark):
+    """Without a repository, too, the file does not depend on the folder that a command names."""
+    folder = tmp_path / "project" / "configs" / "sub"
+    folder.mkdir(parents=True)
+    project = folder.parents[1]
+    if mark == ".git":
+        (project / mark).mkdir()
+    elif mark:
+        (project / mark).write_text("")
+    monkeypatch.chdir(project)
+    file = (project if mark else folder) / DEFAULT
+    for micro in (1, 2, 3):
+        name = os.path.join("configs", "sub", write_config(folder, micro))
+        [run] = api.estimate(name, OPTIONS).raw.runs
+        (project / "run.log").write_text(f"max_memory_allocated: {run.estimate.find_peak('gpu').gpu.allocated}\n")
+        outcome = run_cfglint("calibrate", "record", name, "run.log", *STATED, cwd=project)
+        assert outcome.out.startswith(f"{file.relative_to(project)}: 1 added")
+    for argument in (name, "configs", os.path.join("configs", "sub"), ".", str(project), str(folder)):
+        runs = [run for run in api.estimate(argument, OPTIONS).runs if run.path.endswith("run-3.yaml")]
+        assert [phase.gpu.own_runs for run in runs for phase in run.phases if phase.name == "backward"] == [NARROWED]
+        assert str(file) in action._find_used_settings(api.lint(argument, OPTIONS).raw, OPTIONS)
 
 
 def test_the_setting_names_another_file_of_the_repository(here):

@@ -156,10 +156,9 @@ def _record_run(arguments: list[str]) -> Outcome:
         raise UsageError(troubles[0].removeprefix("error: "))
     path = options.to
     if path is None:
-        name = api.settings(lint_options, options.run).measurements
-        if name is None:
+        path = api.settings(lint_options, options.run).find_measurements(options.run, Roots())
+        if path is None:
             raise UsageError("--isolated ignores the settings; say where to write with --to")
-        path = os.path.join(Roots().find_root(options.run)[0], name)
     return 0, record.format_recorded(record.record(runs[0], figures, path))
 
 
