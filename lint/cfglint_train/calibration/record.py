@@ -220,8 +220,8 @@ def _write(path: str, original: bytes | None, lines: Sequence[bytes]) -> None:
 def _describe_rows(run: Run, figures: Sequence[Figure]) -> Iterator[str]:
     """Yield a line per figure: the measurement beside its estimate."""
     budgets = [phase.gpu for phase in run.estimate.phases if phase.gpu is not None]
-    capacity = run.hardware.gpu_bytes
     for figure in figures:
+        capacity = None if figure.is_bound else run.hardware.gpu_bytes
         expected = max(compute_figure(budget, figure.counter, capacity) for budget in budgets)
         low, high = (max(edge) for edge in zip(*[compute_interval(item, figure.counter, capacity) for item in budgets]))
         said = f"{figure.counter}, from {figure.kind}"
