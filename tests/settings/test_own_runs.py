@@ -145,6 +145,30 @@ def test_a_run_outside_of_its_interval_widens_it(here, factor):
     assert "widened by 1 of your runs" in run_cfglint("estimate", name, *STATED, cwd=here).out
 
 
+def test_record_and_json_say_whether_an_edge_is_widened(here):
+    """Counters have intervals of their own: a run below that of its counter may lie inside of that of the GPU."""
+    for micro in (1, 2, 3):
+        [run] = api.estimate(here / write_config(here, micro), OPTIONS).raw.runs
+        peak = run.estimate.find_peak("gpu").gpu
+        size = 0.999 * peak.get_bounds("allocated")[0]
+        assert peak.low < peak.expected * size / peak.allocated
+        recorded = record(run, [Figure("allocated", size, "a test")], str(here / DEFAULT))
+    assert recorded.lines[1:] == (
+        "  axolotl, single-adapters, untraced layers: the interval is narrowed by 3 of your runs",
+        "  the lower edge is not narrowed: 3 of your runs lie below their own intervals",
+    )
+    [fit] = json.loads(run_cfglint("fit", f"run-{micro}.yaml", *STATED, "--output-format", "json", cwd=here).out)[
+        "runs"
+    ]
+    assert fit["own_runs"] == {"narrowed": 3, "widened": 0}
+    assert estimate_step(here, f"run-{micro}.yaml")["backward"].own_runs == NARROWED
+    recorded = record(run, [Figure("allocated", 0.5 * size, "a test")], str(here / DEFAULT))
+    assert recorded.lines[1:] == (
+        "  axolotl, single-adapters, untraced layers: the interval is narrowed by 3 and widened by 3 of your runs",
+        "  the lower edge is widened: 3 of your runs lie below their own intervals",
+    )
+
+
 def test_a_run_beyond_one_edge_leaves_the_other_edge_to_the_rest(here):
     name = write_config(here, 4)
     published = estimate_step(here, name)["backward"]

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from cfglint_train.calibration.logs import OUT_OF_MEMORY, Figure
+from cfglint_train.findings.verdicts import describe_own_runs
 from cfglint_train.foundation import atomic, regular_files
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
@@ -15,10 +16,10 @@ from cfglint_train.foundation.sizes import GIB, format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.registry import list_frameworks
-from cfglint_train.memory.budget import STEP_PHASES, Estimate, compute_figure, compute_interval
+from cfglint_train.memory.budget import STEP_PHASES, Budget, Estimate, compute_figure, compute_interval
 from cfglint_train.memory.comparable import MIN_OWN_SETUPS, PREFIX
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.own_runs import classify_own, compute_residual
+from cfglint_train.memory.own_runs import apply_own_runs, classify_own, compute_residual
 from cfglint_train.models.lookup import find_entry
 from cfglint_train.models.stated import format_architecture
 from cfglint_train.plan.enumerations import list_choices
@@ -234,23 +235,37 @@ def _describe_rows(run: Run, figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _describe_effect(run: Run, path: str) -> Iterator[str]:
-    """Yield the effect of all rows on intervals of comparable runs."""
+    """Yield the effect of all rows on the interval of the run."""
     peak = run.estimate.find_peak("gpu")
     assert peak is not None
-    assert peak.gpu is not None
-    kind = classify_own(peak.gpu.setup)
-    own_runs = load_own_runs(path, DISK).get(run.main.framework, {}).get(kind)
+    result = estimate(run.plan, run.architecture, run.hardware)
+    published = _get_gpu(result, peak.name)
+    kind = classify_own(published.setup)
+    evidence = load_own_runs(path, DISK).get(run.main.framework, {})
+    own_runs = evidence.get(kind)
     if own_runs is None:
         return
+    moved = _get_gpu(apply_own_runs(result, evidence), peak.name)
     name = f"{run.framework.title}, {kind.removeprefix(PREFIX)} layers"
     setups = own_runs.setups
     if setups < MIN_OWN_SETUPS:
         yield f"  {name}: {setups} of {MIN_OWN_SETUPS} different set-ups; from then on, intervals are narrowed"
     else:
-        yield f"  {name}: intervals are narrowed by {setups} of your runs"
-    for count, side in ((own_runs.below, "below"), (own_runs.above, "above")):
+        yield f"  {name}: the interval is {describe_own_runs(moved) or f'not moved by {setups} of your runs'}"
+    for count, edge, side, is_widened in (
+        (own_runs.below, "lower", "below", moved.low < published.low),
+        (own_runs.above, "upper", "above", moved.high > published.high),
+    ):
         if count:
-            yield f"  the {'lower' if side == 'below' else 'upper'} edge is widened: {count} of them lie {side} theirs"
+            effect = "widened" if is_widened else "not narrowed"
+            yield f"  the {edge} edge is {effect}: {count} of your runs lie {side} their own intervals"
+
+
+def _get_gpu(result: Estimate, name: str) -> Budget:
+    phase = result.find_phase(name)
+    assert phase is not None
+    assert phase.gpu is not None
+    return phase.gpu
 
 
 def format_recorded(recorded: Recorded) -> Iterator[str]:
