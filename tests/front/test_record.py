@@ -17,6 +17,7 @@ from cfglint_train.calibration.compare import compare
 from cfglint_train.calibration.logs import Figure, find_figures, read_figures
 from cfglint_train.calibration.rows import read_rows
 from cfglint_train.foundation.errors import UsageError
+from cfglint_train.memory.budget import STEP_PHASES
 from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY
 
@@ -231,6 +232,20 @@ def test_every_run_has_its_estimate_without_names_and_paths(monkeypatch):
         [row] = recording.build_rows(run, [Figure("allocated", GIB, "a test")])
         texts = {value for value in row["plan"].values() if isinstance(value, str)}
         assert not any(set(text) & set("/~@") for text in texts)
+
+
+def test_a_resumed_run_counts_unless_its_memory_peaks_while_it_resumes(monkeypatch, tmp_path):
+    monkeypatch.setattr(recording, "list_assumption_notes", lambda run: [])
+    options = api.Options(isolated=True, overrides={"resume_from_checkpoint": "secret"}, gpu="H200")
+    [run] = api.estimate(REPOSITORY / "fixtures" / "fit" / "llamafactory-8b-1x8.yaml", options).raw.runs
+    assert run.estimate.find_phase("resume").gpu is not None
+    [row] = recording.build_rows(run, [Figure("allocated", GIB, "a test")])
+    assert "secret" not in json.dumps(row)
+    for name in (*STEP_PHASES, "save", "load"):
+        run._estimate = run.estimate.drop_gpu(name)
+    monkeypatch.setattr(recording, "build_rows", lambda run, figures: [row])
+    with pytest.raises(UsageError, match="memory is expected to peak in resuming"):
+        recording.record(run, [Figure("allocated", GIB, "a test")], str(tmp_path / ROWS))
 
 
 def test_rows_are_evidence_for_calibrate_report(here):

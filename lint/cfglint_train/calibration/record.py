@@ -167,7 +167,9 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _list_sizes(result: Estimate) -> list[tuple[str, Any, Any]]:
-    return [(phase.name, phase.gpu.sizes, phase.gpu.spans) for phase in result.phases if phase.gpu is not None]
+    """Return the sizes of the phases on the GPU; that of resuming depends on the path of a checkpoint."""
+    phases = result.drop_gpu("resume").phases
+    return [(phase.name, phase.gpu.sizes, phase.gpu.spans) for phase in phases if phase.gpu is not None]
 
 
 def record(run: Run, figures: Sequence[Figure], path: str) -> Recorded:
@@ -177,8 +179,9 @@ def record(run: Run, figures: Sequence[Figure], path: str) -> Recorded:
     is then unchanged.
     """
     rows = build_rows(run, figures)
+    peak = run.estimate.find_peak("gpu")
     for row in rows:
-        if compute_residual(parse_row(row).measurement) is None:
+        if peak is None or peak.name not in STEP_PHASES or compute_residual(parse_row(row).measurement) is None:
             raise UsageError(f"{run.main.document.path}: {_explain_unusable(run, row)}")
     original = regular_files.read(path) if os.path.lexists(path) else None
     if original is not None:
