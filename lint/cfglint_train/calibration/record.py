@@ -27,8 +27,9 @@ from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.typed_values import get_field_type
 from cfglint_train.reports.answer import describe_missing
-from cfglint_train.reports.estimate import list_assumption_notes
+from cfglint_train.reports.estimate import collect_notes, list_assumptions
 from cfglint_train.runs.run import Run
+from cfglint_train.runs.statements import SET_FLAG
 from cfglint_train.settings.error import format_path
 from cfglint_train.settings.files import DISK
 from cfglint_train.settings.own_runs import LOWER_BOUND, load_own_runs, parse_row
@@ -75,9 +76,13 @@ def _check_run(run: Run) -> None:
         raise UsageError(f"{path}: a run that trains with several models cannot be recorded")
     if run.estimate.missing or run.architecture is None:
         raise UsageError(f"{path}: the run cannot be estimated; not known: {', '.join(describe_missing(run))}")
-    notes = list_assumption_notes(run)
-    if notes:
-        raise UsageError(f"{path}: state what is assumed about the run: {'; '.join(notes)}")
+    origin = run.get_origin("sequence.length")
+    is_length_stated = origin is not None and origin.kind == "user" and origin.note == SET_FLAG
+    # A row is about one run: a length on its command line is that of its longest sample, not only a limit.
+    assumed = [item for item in list_assumptions(run) if not (is_length_stated and item.fact == "sequence.length")]
+    if assumed:
+        how = " (the length with `--set`)" if any(item.fact == "sequence.length" for item in assumed) else ""
+        raise UsageError(f"{path}: state what is assumed about the run{how}: {'; '.join(collect_notes(assumed))}")
 
 
 def _check_figure(run: Run, figure: Figure) -> None:
