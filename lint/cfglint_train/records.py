@@ -245,6 +245,8 @@ class Solution:
     low: int
     high: int
     verdict: Verdict
+    own_runs: OwnRuns | None
+    """The user's own runs that moved `low` and `high`; None if none did."""
     slowdown: float
     elsewhere: tuple[Room, ...]
     """The host and the disk after the change, if they were too small before."""
@@ -278,6 +280,8 @@ class RunFit:
     high: int | None
     capacity: int | None
     verdict: Verdict | None
+    own_runs: OwnRuns | None
+    """The user's own runs that moved `low` and `high`; None if none did."""
     elsewhere: tuple[Room, ...]
     """Hosts and disk, if their capacity is stated."""
     rungs: tuple[Rung, ...]

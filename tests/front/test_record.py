@@ -17,6 +17,7 @@ from cfglint_train.calibration.compare import compare
 from cfglint_train.calibration.logs import Figure, find_figures, read_figures
 from cfglint_train.calibration.rows import read_rows
 from cfglint_train.foundation.errors import UsageError
+from cfglint_train.memory.budget import STEP_PHASES
 from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY
 
@@ -223,7 +224,7 @@ def test_a_row_has_no_path_and_no_name(here):
 
 
 def test_every_run_has_its_estimate_without_names_and_paths(monkeypatch):
-    monkeypatch.setattr(recording, "list_assumption_notes", lambda run: [])
+    monkeypatch.setattr(recording, "list_assumptions", lambda run: ())
     runs = api.estimate(REPOSITORY / "fixtures" / "fit", api.Options(isolated=True)).raw.runs
     runs = [run for run in runs if not run.plan.model.roles and not run.estimate.missing]
     assert len(runs) > 25
@@ -231,6 +232,60 @@ def test_every_run_has_its_estimate_without_names_and_paths(monkeypatch):
         [row] = recording.build_rows(run, [Figure("allocated", GIB, "a test")])
         texts = {value for value in row["plan"].values() if isinstance(value, str)}
         assert not any(set(text) & set("/~@") for text in texts)
+
+
+LENGTH_CONFIGS = {
+    "axolotl": ("secret-run.yaml", "sequence_len", ("--set", "sample_packing=false", *UNPADDED)),
+    "llamafactory": ("run.yaml", "cutoff_len", ("--release", "transformers=5.6.0")),
+    "openrlhf": ("run.sh", "max_len", ("--release", "openrlhf=0.9.3")),
+}
+RUN_YAML = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_target: all
+dataset: alpaca_en_demo
+template: qwen
+cutoff_len: 2048
+output_dir: out
+per_device_train_batch_size: 1
+bf16: true
+"""
+RUN_SH = """\
+deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --dataset x --max_len 2048 --lora_rank 8 \\
+  --train_batch_size 1 --micro_train_batch_size 1 --zero_stage 2 --bf16 --gradient_checkpointing --max_epochs 1
+"""
+
+
+@pytest.mark.parametrize("framework", LENGTH_CONFIGS)
+def test_a_length_on_the_command_line_is_that_of_the_longest_sample(here, framework):
+    config, key, arguments = LENGTH_CONFIGS[framework]
+    (here / "run.yaml").write_text(RUN_YAML)
+    (here / "run.sh").write_text(RUN_SH)
+    (here / "length.log").write_text("max_memory_allocated: 18.25 GiB\n")
+    refused = record(here, *STATED, *arguments, config=config, log="length.log")
+    assert refused.code == 2
+    assert "(the length with `--set`): every sequence has the full" in refused.err
+    outcome = record(here, *STATED, *arguments, "--set", f"{key}=1830", config=config, log="length.log")
+    assert outcome.code == 0, outcome.err
+    [row] = map(json.loads, (here / ROWS).read_text().splitlines())
+    assert row["framework"] == framework
+    assert row["plan"]["sequence.length"] == 1830
+
+
+def test_a_resumed_run_counts_unless_its_memory_peaks_while_it_resumes(monkeypatch, tmp_path):
+    monkeypatch.setattr(recording, "list_assumptions", lambda run: ())
+    options = api.Options(isolated=True, overrides={"resume_from_checkpoint": "secret"}, gpu="H200")
+    [run] = api.estimate(REPOSITORY / "fixtures" / "fit" / "llamafactory-8b-1x8.yaml", options).raw.runs
+    assert run.estimate.find_phase("resume").gpu is not None
+    [row] = recording.build_rows(run, [Figure("allocated", GIB, "a test")])
+    assert "secret" not in json.dumps(row)
+    for name in (*STEP_PHASES, "save", "load"):
+        run._estimate = run.estimate.drop_gpu(name)
+    monkeypatch.setattr(recording, "build_rows", lambda run, figures: [row])
+    with pytest.raises(UsageError, match="memory is expected to peak in resuming"):
+        recording.record(run, [Figure("allocated", GIB, "a test")], str(tmp_path / ROWS))
 
 
 def test_rows_are_evidence_for_calibrate_report(here):
@@ -269,7 +324,7 @@ def test_a_row_is_added_once_and_the_rest_of_the_file_stays(here):
         (
             AXOLOTL_0_13,
             (*STATED, "--set", "pad_to_sequence_len=false", "--set", "sample_packing=false"),
-            "set `sequence_len`",
+            "state what is assumed about the run (the length with `--set`): every sequence has the full `sequence_len`",
         ),
         (LLAMAFACTORY, STATED, "vram_allocated is a line of LLaMA-Factory, but the run is one of axolotl"),
         ("max_memory_allocated: 90 GiB", STATED, "90.0 GiB allocated do not fit on one GPU of 79.1 GiB"),

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from cfglint_train import api
+from cfglint_train.calibration.logs import Figure
+from cfglint_train.calibration.record import build_rows
+from cfglint_train.settings.settings import MEASUREMENTS
 from tests.front.test_action import (  # noqa: F401 (fixtures)
     STEPS,
     copy_action,
@@ -156,6 +160,51 @@ def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change,
     assert outcome.code == 1
     if told is not None:
         assert f"settings: {told} from the base (" in outcome.output
+
+
+TIGHT = """\
+base_model: Qwen/Qwen2.5-7B
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+sequence_len: 2048
+sample_packing: true
+pad_to_sequence_len: true
+micro_batch_size: 4
+gradient_accumulation_steps: 1
+num_epochs: 1
+optimizer: adamw_torch
+learning_rate: 0.0001
+bf16: true
+flash_attention: true
+datasets:
+  - path: tatsu-lab/alpaca
+    type: alpaca
+output_dir: ./out
+"""
+
+
+@pytest.mark.slow
+def test_measurements_that_a_change_commits(upstream, tmp_path, lint, temporary):  # noqa: F811
+    """They can hide a finding that rests on the interval; with `settings-from: base`, those of the base count."""
+    rows = []
+    for micro in (4, 1, 2, 3, 5):
+        (tmp_path / "a.yaml").write_text(TIGHT.replace("size: 4", f"size: {micro}"))
+        [run] = api.estimate(tmp_path / "a.yaml", api.Options(gpu="A100-80GB", nodes=1, gpus_per_node=1)).raw.runs
+        allocated = run.estimate.find_peak("gpu").gpu.allocated
+        rows.append(json.dumps(build_rows(run, [Figure("allocated", allocated, "a test")])[0]) + "\n")
+    commit = upstream.merge_pull_request({"a.yaml": TIGHT, MEASUREMENTS: rows[0]}, {MEASUREMENTS: "".join(rows)})
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    event = write_event(temporary, "pull_request", commit)
+    arguments = "--gpu\nA100-80GB\n--nodes\n1\n--gpus-per-node\n1\n--select\nMEM001"
+    for source, code, told in (
+        ("base", 1, "from the base (changed by the change under test, which is ignored)"),
+        ("checkout", 0, "(changed by the change under test: review it first)"),
+    ):
+        outcome = lint(checkout, event, extra_args=arguments, settings_from=source, fail_on="info")
+        assert outcome.code == code, outcome.output
+        assert f"settings: {MEASUREMENTS} {told}" in outcome.output
 
 
 @pytest.mark.slow

@@ -91,6 +91,20 @@ def test_reserved_memory_of_a_full_gpu_says_nothing():
     assert compute_residual(measure(3, 1.0)._replace(hardware=small)) is not None
 
 
+def test_what_ran_out_of_memory_inside_of_its_interval_keeps_narrowing():
+    """A full GPU caps what a run could reach, but not what it asked for."""
+    full = measure(3, 1.02, is_bound=True)
+    full = full._replace(hardware=GPU._replace(gpu_bytes=int(measure(3, 1.01).size)))
+    residual = compute_residual(full)
+    assert residual.error == pytest.approx(0.02)
+    assert not residual.above
+    assert compute_residual(full._replace(is_bound=False)).above
+    assert compute_residual(full._replace(size=1.5 * full.size)).above
+    inside = [measure(micro, 1.0) for micro in (1, 2, 3)]
+    high = PUBLISHED.find_peak("gpu").gpu.high
+    assert apply_own_runs(PUBLISHED, summarise_all([*inside, full])).find_peak("gpu").gpu.high < high
+
+
 @pytest.fixture(scope="module")
 def published() -> list[Comparison]:
     """Return the published figures that margins are fitted to, each with its framework left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from cfglint_train import api, records
 from cfglint_train.calibration.logs import Figure
 from cfglint_train.calibration.record import record
+from cfglint_train.front import action
 from cfglint_train.models.lookup import find_entry
 from cfglint_train.models.stated import format_architecture, parse_architecture
 from cfglint_train.settings.error import SettingsError
@@ -143,6 +145,30 @@ def test_a_run_outside_of_its_interval_widens_it(here, factor):
     assert "widened by 1 of your runs" in run_cfglint("estimate", name, *STATED, cwd=here).out
 
 
+def test_record_and_json_say_whether_an_edge_is_widened(here):
+    """Counters have intervals of their own: a run below that of its counter may lie inside of that of the GPU."""
+    for micro in (1, 2, 3):
+        [run] = api.estimate(here / write_config(here, micro), OPTIONS).raw.runs
+        peak = run.estimate.find_peak("gpu").gpu
+        size = 0.999 * peak.get_bounds("allocated")[0]
+        assert peak.low < peak.expected * size / peak.allocated
+        recorded = record(run, [Figure("allocated", size, "a test")], str(here / DEFAULT))
+    assert recorded.lines[1:] == (
+        "  axolotl, single-adapters, untraced layers: the interval is narrowed by 3 of your runs",
+        "  the lower edge is not narrowed: 3 of your runs lie below their own intervals",
+    )
+    [fit] = json.loads(run_cfglint("fit", f"run-{micro}.yaml", *STATED, "--output-format", "json", cwd=here).out)[
+        "runs"
+    ]
+    assert fit["own_runs"] == {"narrowed": 3, "widened": 0}
+    assert estimate_step(here, f"run-{micro}.yaml")["backward"].own_runs == NARROWED
+    recorded = record(run, [Figure("allocated", 0.5 * size, "a test")], str(here / DEFAULT))
+    assert recorded.lines[1:] == (
+        "  axolotl, single-adapters, untraced layers: the interval is narrowed by 3 and widened by 3 of your runs",
+        "  the lower edge is widened: 3 of your runs lie below their own intervals",
+    )
+
+
 def test_a_run_beyond_one_edge_leaves_the_other_edge_to_the_rest(here):
     name = write_config(here, 4)
     published = estimate_step(here, name)["backward"]
@@ -245,6 +271,30 @@ def test_rows_outside_the_repository_are_refused(here, tmp_path_factory):
     outcome = run_cfglint("check", name, *STATED, cwd=here)
     assert outcome.code == 2
     assert "a link that points outside the repository" in outcome.err
+
+
+@pytest.mark.parametrize("mark", ["", ".git", "cfglint.toml"])
+def test_every_command_uses_the_file_that_record_writes(tmp_path, monkeypatch, mark):
+    """Without a repository, too, the file does not depend on the folder that a command names."""
+    folder = tmp_path / "project" / "configs" / "sub"
+    folder.mkdir(parents=True)
+    project = folder.parents[1]
+    if mark == ".git":
+        (project / mark).mkdir()
+    elif mark:
+        (project / mark).write_text("")
+    monkeypatch.chdir(project)
+    file = (project if mark else folder) / DEFAULT
+    for micro in (1, 2, 3):
+        name = os.path.join("configs", "sub", write_config(folder, micro))
+        [run] = api.estimate(name, OPTIONS).raw.runs
+        (project / "run.log").write_text(f"max_memory_allocated: {run.estimate.find_peak('gpu').gpu.allocated}\n")
+        outcome = run_cfglint("calibrate", "record", name, "run.log", *STATED, cwd=project)
+        assert outcome.out.startswith(f"{file.relative_to(project)}: 1 added")
+    for argument in (name, "configs", os.path.join("configs", "sub"), ".", str(project), str(folder)):
+        runs = [run for run in api.estimate(argument, OPTIONS).runs if run.path.endswith("run-3.yaml")]
+        assert [phase.gpu.own_runs for run in runs for phase in run.phases if phase.name == "backward"] == [NARROWED]
+        assert str(file) in action._find_used_settings(api.lint(argument, OPTIONS).raw, OPTIONS)
 
 
 def test_the_setting_names_another_file_of_the_repository(here):

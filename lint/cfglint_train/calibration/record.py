@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from cfglint_train.calibration.logs import OUT_OF_MEMORY, Figure
+from cfglint_train.findings.verdicts import describe_own_runs
 from cfglint_train.foundation import atomic, regular_files
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
@@ -15,10 +16,10 @@ from cfglint_train.foundation.sizes import GIB, format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.registry import list_frameworks
-from cfglint_train.memory.budget import STEP_PHASES, Estimate, compute_figure, compute_interval
+from cfglint_train.memory.budget import STEP_PHASES, Budget, Estimate, compute_figure, compute_interval
 from cfglint_train.memory.comparable import MIN_OWN_SETUPS, PREFIX
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.own_runs import classify_own, compute_residual
+from cfglint_train.memory.own_runs import apply_own_runs, classify_own, compute_residual
 from cfglint_train.models.lookup import find_entry
 from cfglint_train.models.stated import format_architecture
 from cfglint_train.plan.enumerations import list_choices
@@ -26,8 +27,9 @@ from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.typed_values import get_field_type
 from cfglint_train.reports.answer import describe_missing
-from cfglint_train.reports.estimate import list_assumption_notes
+from cfglint_train.reports.estimate import collect_notes, list_assumptions
 from cfglint_train.runs.run import Run
+from cfglint_train.runs.statements import SET_FLAG
 from cfglint_train.settings.error import format_path
 from cfglint_train.settings.files import DISK
 from cfglint_train.settings.own_runs import LOWER_BOUND, load_own_runs, parse_row
@@ -76,9 +78,13 @@ def _check_run(run: Run) -> None:
         raise UsageError(f"{path}: a run that trains with several models cannot be recorded")
     if run.estimate.missing or run.architecture is None:
         raise UsageError(f"{path}: the run cannot be estimated; not known: {', '.join(describe_missing(run))}")
-    notes = list_assumption_notes(run)
-    if notes:
-        raise UsageError(f"{path}: state what is assumed about the run: {'; '.join(notes)}")
+    origin = run.get_origin("sequence.length")
+    is_length_stated = origin is not None and origin.kind == "user" and origin.note == SET_FLAG
+    # A row is about one run: a length on its command line is that of its longest sample, not only a limit.
+    assumed = [item for item in list_assumptions(run) if not (is_length_stated and item.fact == "sequence.length")]
+    if assumed:
+        how = " (the length with `--set`)" if any(item.fact == "sequence.length" for item in assumed) else ""
+        raise UsageError(f"{path}: state what is assumed about the run{how}: {'; '.join(collect_notes(assumed))}")
 
 
 def _check_figure(run: Run, figure: Figure) -> None:
@@ -168,7 +174,9 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _list_sizes(result: Estimate) -> list[tuple[str, Any, Any]]:
-    return [(phase.name, phase.gpu.sizes, phase.gpu.spans) for phase in result.phases if phase.gpu is not None]
+    """Return the sizes of the phases on the GPU; that of resuming depends on the path of a checkpoint."""
+    phases = result.drop_gpu("resume").phases
+    return [(phase.name, phase.gpu.sizes, phase.gpu.spans) for phase in phases if phase.gpu is not None]
 
 
 def record(run: Run, figures: Sequence[Figure], path: str) -> Recorded:
@@ -178,8 +186,9 @@ def record(run: Run, figures: Sequence[Figure], path: str) -> Recorded:
     is then unchanged.
     """
     rows = build_rows(run, figures)
+    peak = run.estimate.find_peak("gpu")
     for row in rows:
-        if compute_residual(parse_row(row).measurement) is None:
+        if peak is None or peak.name not in STEP_PHASES or compute_residual(parse_row(row).measurement) is None:
             raise UsageError(f"{run.main.document.path}: {_explain_unusable(run, row)}")
     original = regular_files.read(path) if os.path.lexists(path) else None
     if original is not None:
@@ -222,8 +231,8 @@ def _write(path: str, original: bytes | None, lines: Sequence[bytes]) -> None:
 def _describe_rows(run: Run, figures: Sequence[Figure]) -> Iterator[str]:
     """Yield a line per figure: the measurement beside its estimate."""
     budgets = [phase.gpu for phase in run.estimate.phases if phase.gpu is not None]
-    capacity = run.hardware.gpu_bytes
     for figure in figures:
+        capacity = None if figure.is_bound else run.hardware.gpu_bytes
         expected = max(compute_figure(budget, figure.counter, capacity) for budget in budgets)
         low, high = (max(edge) for edge in zip(*[compute_interval(item, figure.counter, capacity) for item in budgets]))
         said = f"{figure.counter}, from {figure.kind}"
@@ -236,23 +245,37 @@ def _describe_rows(run: Run, figures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _describe_effect(run: Run, path: str) -> Iterator[str]:
-    """Yield the effect of all rows on intervals of comparable runs."""
+    """Yield the effect of all rows on the interval of the run."""
     peak = run.estimate.find_peak("gpu")
     assert peak is not None
-    assert peak.gpu is not None
-    kind = classify_own(peak.gpu.setup)
-    own_runs = load_own_runs(path, DISK).get(run.main.framework, {}).get(kind)
+    result = estimate(run.plan, run.architecture, run.hardware)
+    published = _get_gpu(result, peak.name)
+    kind = classify_own(published.setup)
+    evidence = load_own_runs(path, DISK).get(run.main.framework, {})
+    own_runs = evidence.get(kind)
     if own_runs is None:
         return
+    moved = _get_gpu(apply_own_runs(result, evidence), peak.name)
     name = f"{run.framework.title}, {kind.removeprefix(PREFIX)} layers"
     setups = own_runs.setups
     if setups < MIN_OWN_SETUPS:
         yield f"  {name}: {setups} of {MIN_OWN_SETUPS} different set-ups; from then on, intervals are narrowed"
     else:
-        yield f"  {name}: intervals are narrowed by {setups} of your runs"
-    for count, side in ((own_runs.below, "below"), (own_runs.above, "above")):
+        yield f"  {name}: the interval is {describe_own_runs(moved) or f'not moved by {setups} of your runs'}"
+    for count, edge, side, is_widened in (
+        (own_runs.below, "lower", "below", moved.low < published.low),
+        (own_runs.above, "upper", "above", moved.high > published.high),
+    ):
         if count:
-            yield f"  the {'lower' if side == 'below' else 'upper'} edge is widened: {count} of them lie {side} theirs"
+            effect = "widened" if is_widened else "not narrowed"
+            yield f"  the {edge} edge is {effect}: {count} of your runs lie {side} their own intervals"
+
+
+def _get_gpu(result: Estimate, name: str) -> Budget:
+    phase = result.find_phase(name)
+    assert phase is not None
+    assert phase.gpu is not None
+    return phase.gpu
 
 
 def format_recorded(recorded: Recorded) -> Iterator[str]:

@@ -60,6 +60,15 @@ class Roots:
             self._around[path] = (folders[-1], True) if rooted else (folders[0], False)
         return self._around[path]
 
+    def find_project(self, path: str) -> str:
+        """Return the root of the repository or project of a file, or else its folder.
+
+        Unlike `find_root`, it does not depend on the folders that were added.
+        """
+        root, _ = self.find_root(path)
+        is_marked = self._has_any(root, (*filesystem.MARKS, *_PROJECT))
+        return root if is_marked or root not in self._added else os.path.dirname(os.path.abspath(path))
+
     def list_allowed_folders(self, path: str) -> tuple[str, ...]:
         """Return the folders in which cfglint may read the files that a file names.
 

@@ -219,14 +219,14 @@ def _load_base_settings(changes: ChangedFiles) -> Files:
 def _find_used_settings(result: Result, options: Options) -> set[str]:
     """Return the settings files in effect, with those they extend, their baselines and measurements."""
     from cfglint_train import api
-    from cfglint_train.request import find_repository
+    from cfglint_train.foundation.roots import Roots
 
-    paths = {os.path.dirname(file.path): file.path for file in result.files}
-    settings = (api.settings(options), *(api.settings(options, path) for path in paths.values()))
-    used = {path for item in settings for path in (item.source, *item.extended, item.baseline) if path is not None}
-    root = find_repository(os.path.join(os.getcwd(), "x"))
-    measurements = {os.path.join(root, item.measurements) for item in settings if item.measurements is not None}
-    return used | set(filter(options.settings_files.has, measurements))
+    paths = {os.path.dirname(file.path): file.path for file in result.files}.values()
+    settings, roots = [api.settings(options, path) for path in paths], Roots()
+    listed = [(item.source, *item.extended, item.baseline) for item in (api.settings(options), *settings)]
+    measurements = {item.find_measurements(path, roots) for item, path in zip(settings, paths)}
+    used = {path for item in listed for path in item if path is not None}
+    return used | {path for path in measurements if path is not None and options.settings_files.has(path)}
 
 
 def _find_removed_settings(changes: ChangedFiles) -> set[str]:

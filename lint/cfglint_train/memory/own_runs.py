@@ -60,20 +60,22 @@ def classify_own(setup: Setup) -> str:
 def compute_residual(measurement: Measurement) -> OwnResidual | None:
     """Compare a measurement with its estimate. Return None if it is no evidence about a training step.
 
-    This is so if the estimate peaks in another phase, or if cached blocks nearly fill the GPU. Raise ValueError if the
-    estimate is incomplete.
+    This is so if the estimate peaks in another phase, or if cached blocks nearly fill the GPU. Resuming is no phase of
+    a measured run, because a row holds no path of a checkpoint. The capacity limits what a run can reach, not what it
+    asks for when it runs out of memory. Raise ValueError if the estimate is incomplete.
     """
     capacity = measurement.hardware.gpu_bytes
+    limit = None if measurement.is_bound else capacity
     is_cut = measurement.counter != "allocated" and capacity is not None and measurement.size >= _NEARLY_FULL * capacity
-    result = estimate(measurement.plan, measurement.architecture, measurement.hardware)
+    result = estimate(measurement.plan, measurement.architecture, measurement.hardware).drop_gpu("resume")
     peak = result.find_peak("gpu")
     if result.missing or peak is None or peak.gpu is None:
         raise ValueError(f"{', '.join(result.missing)} is missing")
     if is_cut or peak.name not in STEP_PHASES:
         return None
     budgets = [phase.gpu for phase in result.phases if phase.gpu is not None]
-    expected = max(compute_figure(budget, measurement.counter, capacity) for budget in budgets)
-    intervals = [compute_interval(budget, measurement.counter, capacity) for budget in budgets]
+    expected = max(compute_figure(budget, measurement.counter, limit) for budget in budgets)
+    intervals = [compute_interval(budget, measurement.counter, limit) for budget in budgets]
     low, high = max(interval[0] for interval in intervals), max(interval[1] for interval in intervals)
     is_below = not measurement.is_bound and measurement.size < low
     return OwnResidual(

@@ -372,13 +372,17 @@ def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget
         capacity=capacity,
         verdict=None if capacity is None else compute_verdict(budget, capacity),
         rests_on=_list_evidence(budget),
-        own_runs=None
-        if budget.own_runs is None
-        else records.OwnRuns(budget.own_runs.narrowed, budget.own_runs.widened),
+        own_runs=convert_own_runs(budget),
         components=tuple(
             [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
         ),
     )
+
+
+def convert_own_runs(budget: Budget) -> records.OwnRuns | None:
+    """Return the record of the user's own runs that moved an interval, or None if none did."""
+    own_runs = budget.own_runs
+    return None if own_runs is None else records.OwnRuns(own_runs.narrowed, own_runs.widened)
 
 
 def _list_evidence(budget: Budget) -> tuple[str, ...]:

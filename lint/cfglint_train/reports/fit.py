@@ -190,6 +190,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         high=None if gpu is None else gpu.high,
         capacity=None if gpu is None else gpu.capacity,
         verdict=None if gpu is None else gpu.verdict,
+        own_runs=None if alternatives.judgement is None else estimate.convert_own_runs(alternatives.judgement.budget),
         elsewhere=tuple(map(_build_room, alternatives.host_and_disk)),
         rungs=tuple(map(_build_rung, alternatives.alternatives)),
         solution=None if alternatives.solution is None else _build_solution(alternatives.solution),
@@ -242,6 +243,7 @@ def _build_solution(solution: Solution) -> records.Solution:
         low=solution.after.budget.low,
         high=solution.after.high,
         verdict=solution.after.verdict,
+        own_runs=estimate.convert_own_runs(solution.after.budget),
         slowdown=round(solution.slowdown, 3),
         elsewhere=tuple(_build_room(after) for _, after in solution.host_and_disk),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.lens import Override
@@ -18,6 +18,9 @@ from cfglint_train.releases.statements import ReleaseStatements
 from cfglint_train.repository.sources import Sources
 from cfglint_train.settings import cluster_facts, pragmas
 from cfglint_train.settings.settings import Settings
+
+SET_FLAG: Final = "--set"
+"""Note of the origin of a setting that the command line states."""
 
 
 class CommandLine(Frozen):
@@ -50,7 +53,7 @@ class Statements:
     def parse_overrides(self, framework: Framework) -> Mapping[Route, Override]:
         """Return the settings of `--set` as the framework parses them. Raise `FactError` if it cannot parse them."""
         settings = self.command_line.overrides
-        origin = Origin("user", note="--set")
+        origin = Origin("user", note=SET_FLAG)
         if self.command_line.settings:
             try:
                 settings = {**settings, **framework.launch_interface.parse_settings(self.command_line.settings)}

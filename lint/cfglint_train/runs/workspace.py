@@ -483,9 +483,9 @@ class Workspace:
         Raise SettingsError if their file is malformed.
         """
         settings = self.settings_for(path)
-        if settings.measurements is None:
+        file = settings.find_measurements(path, self.sources.roots)
+        if file is None:
             return {}
-        file = os.path.join(self.sources.roots.find_root(path)[0], settings.measurements)
         if file not in self._own_runs:
             is_present = settings.files.has(file)
             if is_present:

@@ -129,6 +129,13 @@ class Settings(Frozen):
         """Selectors of rules that are off for every file."""
         return (*self.ignore, *(selector for selector, level in self.severity.items() if level == "off"))
 
+    def find_measurements(self, path: str, roots: Roots) -> str | None:
+        """Return the file of the user's own measurements for a config, or None to use none; it need not exist.
+
+        It does not depend on the arguments of a command, so that all commands use the file that `record` writes.
+        """
+        return None if self.measurements is None else os.path.join(roots.find_project(path), self.measurements)
+
     def find_level(self, code: str, name: str) -> Level | None:
         """Return the level that the settings assign to a rule, or None if they assign none."""
         selector = find_most_precise(self.severity, code, name)
