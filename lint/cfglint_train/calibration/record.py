@@ -65,8 +65,6 @@ def build_rows(run: Run, figures: Sequence[Figure]) -> list[dict[str, Any]]:
     for row in rows:
         measurement = parse_row(row).measurement
         again = estimate(measurement.plan, measurement.architecture, measurement.hardware)
-        if not run.resumes:
-            again = again.drop_gpu("resume")
         if _list_sizes(again) != _list_sizes(run.estimate):
             raise UsageError(f"{run.main.document.path}: the run depends on names or paths that a row may not hold")
     return rows
