@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cfglint_train.foundation import cache, filesystem, pool
+from cfglint_train.foundation import cache, deadline, filesystem, pool
 from cfglint_train.front import cli, replay
 from tests.support.command import Outcome, run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN, DEEPSPEED, REMOTE_CODE, TWICE
@@ -287,6 +287,19 @@ def test_a_limit_of_time_leaves_no_report(folder: Path, stored: Path, monkeypatc
     monkeypatch.setattr(grammar, "_SECONDS", -1e9)
     lint(folder)
     assert list_reports(stored) == []
+
+
+def test_nor_does_one_in_work_on_a_cache() -> None:
+    filesystem.start_recording()
+    filesystem.run_unrecorded(lambda: filesystem.exists("/"))
+    assert filesystem.get_answers() == {}
+    with pytest.raises(deadline.OutOfTime):
+        filesystem.run_unrecorded(lambda: deadline.run_within(lambda: 0.0, str, ""))
+    filesystem.exists("/")
+    assert filesystem.stop_recording() is None
+    filesystem.start_recording()
+    filesystem.run_unrecorded(lambda: filesystem.exists("/"))
+    assert filesystem.stop_recording() == {}, "a new record is not dropped"
 
 
 PROBE = """

@@ -43,13 +43,15 @@ _LASTING_ERRORS = (EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR)
 """Errors that follow from the state of the disk; others, such as too many open files, may not return."""
 
 _answers: dict[str, str] | None = None
+_is_dropped = False
+"""Whether the record was dropped since its start: a time limit may drop it while it is set aside."""
 _trusted_until = 0
 
 
 def start_recording() -> None:
     """Record all questions from now on."""
-    global _answers, _trusted_until
-    _answers, _trusted_until = {}, time.time_ns() - TICK
+    global _answers, _is_dropped, _trusted_until
+    _answers, _is_dropped, _trusted_until = {}, False, time.time_ns() - TICK
 
 
 def stop_recording() -> dict[str, str] | None:
@@ -61,17 +63,18 @@ def stop_recording() -> dict[str, str] | None:
 
 def discard_record() -> None:
     """Drop the record, because the report also rests on something else: a time limit, or a file that just changed."""
-    stop_recording()
+    global _answers, _is_dropped
+    _answers, _is_dropped = None, True
 
 
 def run_unrecorded(work: Callable[[], Outcome]) -> Outcome:
-    """Run work on files that no report rests on, such as those of a cache."""
+    """Run work on files that no report rests on, such as those of a cache. A time limit still drops the record."""
     global _answers  # noqa: PLW0603
     answers, _answers = _answers, None
     try:
         return work()
     finally:
-        _answers = answers
+        _answers = None if _is_dropped else answers
 
 
 def get_answers() -> dict[str, str] | None:
@@ -156,7 +159,7 @@ def resolve(path: str) -> str:
 
 def expand_home(path: str) -> str:
     """Expand `~`, like `os.path.expanduser`. Raise ValueError."""
-    if path[:1] == "~" and (path[1:2] not in ("", "/") or "HOME" not in os.environ):
+    if _answers is not None and path[:1] == "~" and (path[1:2] not in ("", "/") or "HOME" not in os.environ):
         discard_record()  # the password database is asked
     return os.path.expanduser(path)
 
