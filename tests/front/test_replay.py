@@ -159,10 +159,19 @@ def test_nothing_else_is_stored(folder: Path, stored: Path, words: tuple[str, ..
     assert list_reports(stored) == []
 
 
-def test_a_folder_that_only_the_settings_name_is_not_used(folder: Path, stored: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named_by", ["settings", "variable", "flag"])
+def test_a_folder_that_only_the_settings_name_is_not_used(
+    folder: Path, stored: Path, tmp_path: Path, named_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "cfglint.toml").write_text('cache-dir = "own"\n')
-    lint(folder)
-    assert [*list_reports(stored), *list_reports(folder / "own" / replay.KIND)] == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    if named_by != "variable":
+        monkeypatch.delenv("CFGLINT_CACHE_DIR")
+    words = ("--cache-dir", str(stored.parent), "a.yaml") if named_by == "flag" else ("a.yaml",)
+    for is_known in (False, named_by != "settings"):
+        assert is_replayed(folder, *words) == is_known
+    assert len(list_reports(stored)) == (named_by != "settings")
+    assert not [*(tmp_path / "home").rglob("*"), *list_reports(folder / "own" / replay.KIND)]
 
 
 def test_an_empty_variable_switches_it_off(folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def store(code: int, flag: str | None, setting: str | None) -> None:
     A folder that only the settings name is not used: a replay must not read the settings.
     """
     record = _find_record()
-    if _pending is None or record is None or setting is not None or find_cache_folder(flag, None) != _pending.folder:
+    if _pending is None or record is None or find_cache_folder(flag, setting) != _pending.folder:
         filesystem.discard_record()
         return
     for path in (record, *_list_dependencies()):
