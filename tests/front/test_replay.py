@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -269,7 +270,8 @@ def test_a_report_cannot_be_planted(folder: Path, stored: Path, monkeypatch: pyt
 
 
 @pytest.mark.skipif(not pool.can_copy(), reason="no fork here")
-def test_the_questions_of_forked_processes_count(tmp_path: Path) -> None:
+def test_the_questions_of_forked_processes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "_list_dependencies", list)
     original = os.getpid()
 
     def ask(items: Iterator[int]) -> list[bool]:
@@ -286,6 +288,28 @@ def test_the_questions_of_forked_processes_count(tmp_path: Path) -> None:
     filesystem.start_recording()
     pool.gather(ask, list(range(200)), 2)
     assert filesystem.stop_recording() is None
+
+
+@pytest.mark.skipif(not pool.can_copy(), reason="no fork here")
+def test_the_modules_of_forked_processes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay rests on a module that only a forked process imports."""
+    original = os.getpid()
+    module = tmp_path / "only_in_a_copy.py"
+    module.write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(filesystem, "TICK", 0)
+    time.sleep(0.01)
+
+    def load(items: Iterator[int]) -> list[int]:
+        if os.getpid() != original:
+            importlib.import_module(module.stem)
+        return list(items)
+
+    filesystem.start_recording()
+    pool.gather(load, [1, 2], 2)
+    question = f"s{module}"
+    assert module.stem not in sys.modules
+    assert (filesystem.stop_recording() or {})[question] == filesystem.ask(question)
 
 
 def test_a_limit_of_time_leaves_no_report(folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

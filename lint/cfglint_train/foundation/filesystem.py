@@ -14,8 +14,9 @@ within the same clock tick. A record with such an answer is dropped.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cfglint_train.foundation.typed import TypeVar
@@ -229,6 +230,21 @@ def note_failure(error: OSError, path: str | None = None) -> None:
         discard_record()
 
 
+def note_files(paths: Iterable[str]) -> None:
+    """Record the status of files that must exist; the record is dropped if one does not."""
+    for path in paths:
+        try:
+            get_status(path)
+        except (OSError, ValueError):
+            discard_record()
+
+
+def note_modules() -> None:
+    """Record the status of the files of all modules that this process has imported."""
+    if _answers is not None:
+        note_files(_list_dependencies())
+
+
 def find_repository(path: str) -> str | None:
     """Return the root of the git or Mercurial repository that contains a file or folder, or None."""
     for mark in MARKS:
@@ -238,6 +254,16 @@ def find_repository(path: str) -> str | None:
                 return folder
             folder, last = os.path.dirname(folder), folder
     return None
+
+
+def _list_dependencies() -> list[str]:
+    """Return the files of all imported modules that neither cfglint nor Python installs."""
+    checked = ("cfglint_train", "cfglint_rules", "cfglint_schemas", "__main__")  # by the list of installed files
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] not in checked]
+    paths = (getattr(module, "__file__", None) for module in modules)
+    standard = os.path.dirname(os.__file__) + os.sep
+    packages = (f"{standard}site-packages{os.sep}", f"{standard}dist-packages{os.sep}")
+    return [path for path in paths if path and (not path.startswith(standard) or path.startswith(packages))]
 
 
 def _find_type(path: str, follow: bool = True) -> int:

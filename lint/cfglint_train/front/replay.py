@@ -107,11 +107,8 @@ def store(code: int, flag: str | None, setting: str | None) -> None:
     if _pending is None or record is None or find_cache_folder(flag, setting) != _pending.folder:
         filesystem.discard_record()
         return
-    for path in (record, *_list_dependencies()):
-        try:
-            filesystem.get_status(path)
-        except (OSError, ValueError):
-            filesystem.discard_record()
+    filesystem.note_files([record])
+    filesystem.note_modules()
     answers = filesystem.stop_recording()
     if answers is None:
         return
@@ -144,16 +141,6 @@ def _find_record() -> str | None:
     folder = os.path.dirname(os.path.dirname(os.path.abspath(cfglint_train.__file__)))
     path = f"{folder}/cfglint_train-{cfglint_train.__version__}.dist-info/RECORD"
     return path if os.path.isfile(path) else None
-
-
-def _list_dependencies() -> list[str]:
-    """Return the files of all imported modules that neither cfglint nor Python installs."""
-    checked = ("cfglint_train", "cfglint_rules", "cfglint_schemas", "__main__")  # by the list of installed files
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] not in checked]
-    paths = (getattr(module, "__file__", None) for module in modules)
-    standard = os.path.dirname(os.__file__) + os.sep
-    packages = (f"{standard}site-packages{os.sep}", f"{standard}dist-packages{os.sep}")
-    return [path for path in paths if path and (not path.startswith(standard) or path.startswith(packages))]
 
 
 def _describe_call(arguments: list[str]) -> list[str]:
