@@ -269,6 +269,69 @@ def test_a_report_cannot_be_planted(folder: Path, stored: Path, monkeypatch: pyt
     assert "SYN999" not in lint(folder).out
 
 
+@pytest.mark.parametrize("forgery", ["none", "negative", "short", "old", "right"])
+def test_nor_by_the_author_of_an_archive(
+    folder: Path, stored: Path, tmp_path: Path, forgery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a repository, nothing shows which files came with the archive. Its author cannot foresee RECORD's status.
+
+    `right` has this status: it shows that everything else is right in the forgeries.
+    """
+    (folder / ".git").rmdir()
+    monkeypatch.setenv("CFGLINT_CACHE_DIR", "own")
+    (folder / "own").mkdir()
+    for _ in range(2):  # the first run creates the folder
+        time.sleep(0.01)
+        lint(folder)
+    [report] = list_reports(folder / "own" / replay.KIND)
+    question = f"s{tmp_path / 'RECORD'}"
+    status = filesystem.ask(question)
+    printed = "1\x1b]0;forged\x07"
+    fields = {
+        "none": ["0", printed],
+        "negative": ["-1", question, printed],
+        "short": ["2", f"t{tmp_path}/absent", question, "!2"],  # prints nothing, and hides the finding
+        "old": ["1", question, status.replace(" ", " 1"), printed],
+        "right": ["1", question, status, printed],
+    }
+    text = "\0".join(["0", *fields[forgery]])
+    report.write_text(f"{replay._compute_digest(text)}\0{text}")
+    plain = run_cfglint("a.yaml", cwd=folder)
+    outcome = lint(folder)
+    if forgery == "right":
+        assert "forged" in outcome.out
+    else:
+        assert outcome == plain
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("mode", [0o020, 0o002, None], ids=["group", "others", "another owner"])
+def test_what_others_can_write_is_not_printed(
+    folder: Path, stored: Path, kind: str, mode: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_replayed(folder)
+    assert is_replayed(folder)
+    [report] = list_reports(stored)
+    path = report if kind == "file" else stored
+    if mode is not None:
+        path.chmod(path.stat().st_mode | mode)
+    elif os.geteuid() == 0:
+        os.chown(path, 4711, -1)
+    else:
+        pytest.skip("only root can give a file to another user")
+    assert not is_replayed(folder)
+
+
+def test_a_lax_mask_opens_no_folder_to_others(folder: Path, stored: Path) -> None:
+    mask = os.umask(0)
+    try:
+        assert not is_replayed(folder)
+    finally:
+        os.umask(mask)
+    assert stored.stat().st_mode & 0o777 == 0o700
+    assert is_replayed(folder)
+
+
 @pytest.mark.skipif(not pool.can_copy(), reason="no fork here")
 def test_the_questions_of_forked_processes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystem, "_list_dependencies", list)

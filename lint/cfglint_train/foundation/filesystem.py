@@ -32,7 +32,7 @@ MARKS = (".git", ".hg")
 `.git` takes precedence over a `.hg` below it: git can track a folder named `.hg`, but not a folder named `.git`.
 """
 
-_TYPE, _LINK_TYPE, _STATUS, _LINK_STATUS, _TARGET = "tTsSr"
+_TYPE, _LINK_TYPE, STATUS, _LINK_STATUS, _TARGET = "tTsSr"
 """First character of a question: an uppercase letter does not follow a link at the end of the path."""
 
 _MASK = 0o170000
@@ -104,7 +104,7 @@ def ask(question: str) -> str:
     if kind == _TARGET:
         return os.path.realpath(path)
     try:
-        status = os.stat(path) if kind in (_TYPE, _STATUS) else os.lstat(path)
+        status = os.stat(path) if kind in (_TYPE, STATUS) else os.lstat(path)
     except OSError as error:
         return _describe_error(error)
     return str(status.st_mode & _MASK) if kind in (_TYPE, _LINK_TYPE) else _describe(status)
@@ -137,7 +137,7 @@ def is_present(path: str) -> bool:
 
 def get_status(path: str) -> os.stat_result:
     """Return the status of a path after links are followed, like `os.stat`. Raise OSError and ValueError."""
-    return _read_status(_STATUS, path)
+    return _read_status(STATUS, path)
 
 
 def get_link_status(path: str) -> os.stat_result:
@@ -284,7 +284,7 @@ def _find_type(path: str, follow: bool = True) -> int:
 
 def _read_status(kind: str, path: str) -> os.stat_result:
     try:
-        status = os.stat(path) if kind == _STATUS else os.lstat(path)
+        status = os.stat(path) if kind == STATUS else os.lstat(path)
     except OSError as error:
         if _answers is not None:
             _record(kind + path, _describe_error(error))

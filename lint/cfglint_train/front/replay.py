@@ -5,6 +5,10 @@ answers of the file system that were recorded while it was made. It is replayed 
 
 Nothing is stored for a run that writes files, reads standard input or the network, fails, is interrupted, or reaches a
 limit of time. This module imports little, because a replay takes hardly longer than the start of Python.
+
+A forged report could print anything to the terminal. So a report must be a file that only this user can write, in such
+a folder, and must name the status of the list of installed files: who writes an archive or a repository cannot foresee
+its inode number and its times.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ MAX_BYTES: Final = 4 * 2**20
 
 _FORMAT: Final = "1"
 """Version of the format of stored reports."""
+
+_WRITABLE_BY_OTHERS: Final = 0o022
 
 _TROUBLE: Final = 2
 
@@ -81,10 +87,13 @@ def replay(arguments: list[str]) -> int | None:
         record = _find_record()
         if folder is None or record is None or os.name != "posix":  # elsewhere, ctime is no time of a change
             return None
+        reports = os.path.join(folder, KIND)
+        if os.path.exists(reports) and not _is_own(os.stat(reports)):
+            return None
         name = _compute_digest("\0".join(_describe_call(arguments)))
     except (OSError, ValueError):  # a working folder that was removed
         return None
-    stored = _read(os.path.join(folder, KIND), name)
+    stored = _read(reports, name, record)
     if stored is not None:
         code, texts = stored
         return _print(texts) or code
@@ -166,22 +175,36 @@ def _compute_digest(text: str) -> str:
     return digest
 
 
-def _read(folder: str, name: str) -> tuple[int, list[str]] | None:
-    """Return the exit code and the texts of a stored report, or None if there is none or something has changed."""
+def _read(folder: str, name: str, record: str) -> tuple[int, list[str]] | None:
+    """Return the exit code and the texts of a stored report, or None if there is none or something has changed.
+
+    `record`: the list of installed files, whose status must be among the answers.
+    """
     path = os.path.join(folder, name)
     try:
         with open(path, "rb", opener=_open_regular) as file:
+            if not _is_own(os.fstat(file.fileno())):
+                return None
             digest, _, text = file.read(MAX_BYTES * 4).decode("utf-8", "surrogatepass").partition("\0")
         if digest != _compute_digest(text) or can_be_planted(folder):
             return None
-        code, count, *rest = text.split("\0")
-        for question, answer in zip(rest[: int(count)], rest[int(count) :]):
+        code, number, *rest = text.split("\0")
+        count = int(number)
+        answers = dict(zip(rest[:count], rest[count : 2 * count], strict=True))
+        if filesystem.STATUS + record not in answers:
+            return None
+        for question, answer in answers.items():
             if filesystem.ask(question) != answer:
                 return None
     except (OSError, ValueError):
         return None
     _mark_as_used(path)
-    return int(code), rest[2 * int(count) :]
+    return int(code), rest[2 * count :]
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Return whether a file or folder belongs to this user, and no other user but root can write it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
 
 
 def _mark_as_used(path: str) -> None:
