@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cfglint_train.foundation import cache, filesystem, pool
+from cfglint_train.foundation import cache, deadline, filesystem, pool
 from cfglint_train.front import cli, replay
 from tests.support.command import Outcome, run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN, DEEPSPEED, REMOTE_CODE, TWICE
@@ -159,10 +160,19 @@ def test_nothing_else_is_stored(folder: Path, stored: Path, words: tuple[str, ..
     assert list_reports(stored) == []
 
 
-def test_a_folder_that_only_the_settings_name_is_not_used(folder: Path, stored: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named_by", ["settings", "variable", "flag"])
+def test_a_folder_that_only_the_settings_name_is_not_used(
+    folder: Path, stored: Path, tmp_path: Path, named_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "cfglint.toml").write_text('cache-dir = "own"\n')
-    lint(folder)
-    assert [*list_reports(stored), *list_reports(folder / "own" / replay.KIND)] == []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    if named_by != "variable":
+        monkeypatch.delenv("CFGLINT_CACHE_DIR")
+    words = ("--cache-dir", str(stored.parent), "a.yaml") if named_by == "flag" else ("a.yaml",)
+    for is_known in (False, named_by != "settings"):
+        assert is_replayed(folder, *words) == is_known
+    assert len(list_reports(stored)) == (named_by != "settings")
+    assert not [*(tmp_path / "home").rglob("*"), *list_reports(folder / "own" / replay.KIND)]
 
 
 def test_an_empty_variable_switches_it_off(folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,8 +269,72 @@ def test_a_report_cannot_be_planted(folder: Path, stored: Path, monkeypatch: pyt
     assert "SYN999" not in lint(folder).out
 
 
+@pytest.mark.parametrize("forgery", ["none", "negative", "short", "old", "right"])
+def test_nor_by_the_author_of_an_archive(
+    folder: Path, stored: Path, tmp_path: Path, forgery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a repository, nothing shows which files came with the archive. Its author cannot foresee RECORD's status.
+
+    `right` has this status: it shows that everything else is right in the forgeries.
+    """
+    (folder / ".git").rmdir()
+    monkeypatch.setenv("CFGLINT_CACHE_DIR", "own")
+    (folder / "own").mkdir()
+    for _ in range(2):  # the first run creates the folder
+        time.sleep(0.01)
+        lint(folder)
+    [report] = list_reports(folder / "own" / replay.KIND)
+    question = f"s{tmp_path / 'RECORD'}"
+    status = filesystem.ask(question)
+    printed = "1\x1b]0;forged\x07"
+    fields = {
+        "none": ["0", printed],
+        "negative": ["-1", question, printed],
+        "short": ["2", f"t{tmp_path}/absent", question, "!2"],  # prints nothing, and hides the finding
+        "old": ["1", question, status.replace(" ", " 1"), printed],
+        "right": ["1", question, status, printed],
+    }
+    text = "\0".join(["0", *fields[forgery]])
+    report.write_text(f"{replay._compute_digest(text)}\0{text}")
+    plain = run_cfglint("a.yaml", cwd=folder)
+    outcome = lint(folder)
+    if forgery == "right":
+        assert "forged" in outcome.out
+    else:
+        assert outcome == plain
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("mode", [0o020, 0o002, None], ids=["group", "others", "another owner"])
+def test_what_others_can_write_is_not_printed(
+    folder: Path, stored: Path, kind: str, mode: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_replayed(folder)
+    assert is_replayed(folder)
+    [report] = list_reports(stored)
+    path = report if kind == "file" else stored
+    if mode is not None:
+        path.chmod(path.stat().st_mode | mode)
+    elif os.geteuid() == 0:
+        os.chown(path, 4711, -1)
+    else:
+        pytest.skip("only root can give a file to another user")
+    assert not is_replayed(folder)
+
+
+def test_a_lax_mask_opens_no_folder_to_others(folder: Path, stored: Path) -> None:
+    mask = os.umask(0)
+    try:
+        assert not is_replayed(folder)
+    finally:
+        os.umask(mask)
+    assert stored.stat().st_mode & 0o777 == 0o700
+    assert is_replayed(folder)
+
+
 @pytest.mark.skipif(not pool.can_copy(), reason="no fork here")
-def test_the_questions_of_forked_processes_count(tmp_path: Path) -> None:
+def test_the_questions_of_forked_processes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "_list_dependencies", list)
     original = os.getpid()
 
     def ask(items: Iterator[int]) -> list[bool]:
@@ -279,6 +353,28 @@ def test_the_questions_of_forked_processes_count(tmp_path: Path) -> None:
     assert filesystem.stop_recording() is None
 
 
+@pytest.mark.skipif(not pool.can_copy(), reason="no fork here")
+def test_the_modules_of_forked_processes_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay rests on a module that only a forked process imports."""
+    original = os.getpid()
+    module = tmp_path / "only_in_a_copy.py"
+    module.write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(filesystem, "TICK", 0)
+    time.sleep(0.01)
+
+    def load(items: Iterator[int]) -> list[int]:
+        if os.getpid() != original:
+            importlib.import_module(module.stem)
+        return list(items)
+
+    filesystem.start_recording()
+    pool.gather(load, [1, 2], 2)
+    question = f"s{module}"
+    assert module.stem not in sys.modules
+    assert (filesystem.stop_recording() or {})[question] == filesystem.ask(question)
+
+
 def test_a_limit_of_time_leaves_no_report(folder: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cfglint_train.documents.shell import grammar
 
@@ -287,6 +383,19 @@ def test_a_limit_of_time_leaves_no_report(folder: Path, stored: Path, monkeypatc
     monkeypatch.setattr(grammar, "_SECONDS", -1e9)
     lint(folder)
     assert list_reports(stored) == []
+
+
+def test_nor_does_one_in_work_on_a_cache() -> None:
+    filesystem.start_recording()
+    filesystem.run_unrecorded(lambda: filesystem.exists("/"))
+    assert filesystem.get_answers() == {}
+    with pytest.raises(deadline.OutOfTime):
+        filesystem.run_unrecorded(lambda: deadline.run_within(lambda: 0.0, str, ""))
+    filesystem.exists("/")
+    assert filesystem.stop_recording() is None
+    filesystem.start_recording()
+    filesystem.run_unrecorded(lambda: filesystem.exists("/"))
+    assert filesystem.stop_recording() == {}, "a new record is not dropped"
 
 
 PROBE = """

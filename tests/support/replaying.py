@@ -24,7 +24,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, tick: int = 0) -> Pat
     record = folder / "RECORD"
     record.write_text("")
     monkeypatch.setattr(replay, "_find_record", lambda: str(record))
-    monkeypatch.setattr(replay, "_list_dependencies", list)
+    monkeypatch.setattr(filesystem, "_list_dependencies", list)
     monkeypatch.setattr(filesystem, "TICK", tick)
     monkeypatch.setenv("CFGLINT_CACHE_DIR", str(folder / "cache"))
     return folder / "cache" / replay.KIND

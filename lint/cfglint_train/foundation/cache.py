@@ -48,7 +48,7 @@ class Cache:
         if self._folder is None:
             return
         with suppress(OSError):
-            os.makedirs(self._folder, exist_ok=True)
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
             path = os.path.join(self._folder, digest)
             temporary = f"{path}.{os.getpid()}"
             _write_new(temporary, text)

@@ -14,8 +14,9 @@ within the same clock tick. A record with such an answer is dropped.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 
 from cfglint_train.foundation.typed import TypeVar
@@ -31,7 +32,7 @@ MARKS = (".git", ".hg")
 `.git` takes precedence over a `.hg` below it: git can track a folder named `.hg`, but not a folder named `.git`.
 """
 
-_TYPE, _LINK_TYPE, _STATUS, _LINK_STATUS, _TARGET = "tTsSr"
+_TYPE, _LINK_TYPE, STATUS, _LINK_STATUS, _TARGET = "tTsSr"
 """First character of a question: an uppercase letter does not follow a link at the end of the path."""
 
 _MASK = 0o170000
@@ -43,13 +44,15 @@ _LASTING_ERRORS = (EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR)
 """Errors that follow from the state of the disk; others, such as too many open files, may not return."""
 
 _answers: dict[str, str] | None = None
+_is_dropped = False
+"""Whether the record was dropped since its start: a time limit may drop it while it is set aside."""
 _trusted_until = 0
 
 
 def start_recording() -> None:
     """Record all questions from now on."""
-    global _answers, _trusted_until
-    _answers, _trusted_until = {}, time.time_ns() - TICK
+    global _answers, _is_dropped, _trusted_until
+    _answers, _is_dropped, _trusted_until = {}, False, time.time_ns() - TICK
 
 
 def stop_recording() -> dict[str, str] | None:
@@ -61,17 +64,18 @@ def stop_recording() -> dict[str, str] | None:
 
 def discard_record() -> None:
     """Drop the record, because the report also rests on something else: a time limit, or a file that just changed."""
-    stop_recording()
+    global _answers, _is_dropped
+    _answers, _is_dropped = None, True
 
 
 def run_unrecorded(work: Callable[[], Outcome]) -> Outcome:
-    """Run work on files that no report rests on, such as those of a cache."""
+    """Run work on files that no report rests on, such as those of a cache. A time limit still drops the record."""
     global _answers  # noqa: PLW0603
     answers, _answers = _answers, None
     try:
         return work()
     finally:
-        _answers = answers
+        _answers = None if _is_dropped else answers
 
 
 def get_answers() -> dict[str, str] | None:
@@ -100,7 +104,7 @@ def ask(question: str) -> str:
     if kind == _TARGET:
         return os.path.realpath(path)
     try:
-        status = os.stat(path) if kind in (_TYPE, _STATUS) else os.lstat(path)
+        status = os.stat(path) if kind in (_TYPE, STATUS) else os.lstat(path)
     except OSError as error:
         return _describe_error(error)
     return str(status.st_mode & _MASK) if kind in (_TYPE, _LINK_TYPE) else _describe(status)
@@ -133,7 +137,7 @@ def is_present(path: str) -> bool:
 
 def get_status(path: str) -> os.stat_result:
     """Return the status of a path after links are followed, like `os.stat`. Raise OSError and ValueError."""
-    return _read_status(_STATUS, path)
+    return _read_status(STATUS, path)
 
 
 def get_link_status(path: str) -> os.stat_result:
@@ -156,7 +160,7 @@ def resolve(path: str) -> str:
 
 def expand_home(path: str) -> str:
     """Expand `~`, like `os.path.expanduser`. Raise ValueError."""
-    if path[:1] == "~" and (path[1:2] not in ("", "/") or "HOME" not in os.environ):
+    if _answers is not None and path[:1] == "~" and (path[1:2] not in ("", "/") or "HOME" not in os.environ):
         discard_record()  # the password database is asked
     return os.path.expanduser(path)
 
@@ -226,6 +230,21 @@ def note_failure(error: OSError, path: str | None = None) -> None:
         discard_record()
 
 
+def note_files(paths: Iterable[str]) -> None:
+    """Record the status of files that must exist; the record is dropped if one does not."""
+    for path in paths:
+        try:
+            get_status(path)
+        except (OSError, ValueError):
+            discard_record()
+
+
+def note_modules() -> None:
+    """Record the status of the files of all modules that this process has imported."""
+    if _answers is not None:
+        note_files(_list_dependencies())
+
+
 def find_repository(path: str) -> str | None:
     """Return the root of the git or Mercurial repository that contains a file or folder, or None."""
     for mark in MARKS:
@@ -235,6 +254,16 @@ def find_repository(path: str) -> str | None:
                 return folder
             folder, last = os.path.dirname(folder), folder
     return None
+
+
+def _list_dependencies() -> list[str]:
+    """Return the files of all imported modules that neither cfglint nor Python installs."""
+    checked = ("cfglint_train", "cfglint_rules", "cfglint_schemas", "__main__")  # by the list of installed files
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] not in checked]
+    paths = (getattr(module, "__file__", None) for module in modules)
+    standard = os.path.dirname(os.__file__) + os.sep
+    packages = (f"{standard}site-packages{os.sep}", f"{standard}dist-packages{os.sep}")
+    return [path for path in paths if path and (not path.startswith(standard) or path.startswith(packages))]
 
 
 def _find_type(path: str, follow: bool = True) -> int:
@@ -255,7 +284,7 @@ def _find_type(path: str, follow: bool = True) -> int:
 
 def _read_status(kind: str, path: str) -> os.stat_result:
     try:
-        status = os.stat(path) if kind == _STATUS else os.lstat(path)
+        status = os.stat(path) if kind == STATUS else os.lstat(path)
     except OSError as error:
         if _answers is not None:
             _record(kind + path, _describe_error(error))

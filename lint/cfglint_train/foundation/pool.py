@@ -107,6 +107,7 @@ def _start_copy(
         filesystem.forget_answers()  # the first process has them
         try:
             outcome = work(_take_items(blocks, queue, block_numbers))
+            filesystem.note_modules()
             answer = dumps((block_numbers, outcome, None, filesystem.get_answers()))
         except Exception as error:
             answer = dumps((block_numbers, None, error, None))

@@ -5,6 +5,10 @@ answers of the file system that were recorded while it was made. It is replayed 
 
 Nothing is stored for a run that writes files, reads standard input or the network, fails, is interrupted, or reaches a
 limit of time. This module imports little, because a replay takes hardly longer than the start of Python.
+
+A forged report could print anything to the terminal. So a report must be a file that only this user can write, in such
+a folder, and must name the status of the list of installed files: who writes an archive or a repository cannot foresee
+its inode number and its times.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ MAX_BYTES: Final = 4 * 2**20
 
 _FORMAT: Final = "1"
 """Version of the format of stored reports."""
+
+_WRITABLE_BY_OTHERS: Final = 0o022
 
 _TROUBLE: Final = 2
 
@@ -81,10 +87,13 @@ def replay(arguments: list[str]) -> int | None:
         record = _find_record()
         if folder is None or record is None or os.name != "posix":  # elsewhere, ctime is no time of a change
             return None
+        reports = os.path.join(folder, KIND)
+        if os.path.exists(reports) and not _is_own(os.stat(reports)):
+            return None
         name = _compute_digest("\0".join(_describe_call(arguments)))
     except (OSError, ValueError):  # a working folder that was removed
         return None
-    stored = _read(os.path.join(folder, KIND), name)
+    stored = _read(reports, name, record)
     if stored is not None:
         code, texts = stored
         return _print(texts) or code
@@ -104,14 +113,11 @@ def store(code: int, flag: str | None, setting: str | None) -> None:
     A folder that only the settings name is not used: a replay must not read the settings.
     """
     record = _find_record()
-    if _pending is None or record is None or setting is not None or find_cache_folder(flag, None) != _pending.folder:
+    if _pending is None or record is None or find_cache_folder(flag, setting) != _pending.folder:
         filesystem.discard_record()
         return
-    for path in (record, *_list_dependencies()):
-        try:
-            filesystem.get_status(path)
-        except (OSError, ValueError):
-            filesystem.discard_record()
+    filesystem.note_files([record])
+    filesystem.note_modules()
     answers = filesystem.stop_recording()
     if answers is None:
         return
@@ -146,16 +152,6 @@ def _find_record() -> str | None:
     return path if os.path.isfile(path) else None
 
 
-def _list_dependencies() -> list[str]:
-    """Return the files of all imported modules that neither cfglint nor Python installs."""
-    checked = ("cfglint_train", "cfglint_rules", "cfglint_schemas", "__main__")  # by the list of installed files
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] not in checked]
-    paths = (getattr(module, "__file__", None) for module in modules)
-    standard = os.path.dirname(os.__file__) + os.sep
-    packages = (f"{standard}site-packages{os.sep}", f"{standard}dist-packages{os.sep}")
-    return [path for path in paths if path and (not path.startswith(standard) or path.startswith(packages))]
-
-
 def _describe_call(arguments: list[str]) -> list[str]:
     """Return everything outside the file system that a report rests on."""
     facts = [_FORMAT, cfglint_train.__file__, cfglint_train.__version__, sys.version, str(sys.flags), os.getcwd()]
@@ -179,22 +175,36 @@ def _compute_digest(text: str) -> str:
     return digest
 
 
-def _read(folder: str, name: str) -> tuple[int, list[str]] | None:
-    """Return the exit code and the texts of a stored report, or None if there is none or something has changed."""
+def _read(folder: str, name: str, record: str) -> tuple[int, list[str]] | None:
+    """Return the exit code and the texts of a stored report, or None if there is none or something has changed.
+
+    `record`: the list of installed files, whose status must be among the answers.
+    """
     path = os.path.join(folder, name)
     try:
         with open(path, "rb", opener=_open_regular) as file:
+            if not _is_own(os.fstat(file.fileno())):
+                return None
             digest, _, text = file.read(MAX_BYTES * 4).decode("utf-8", "surrogatepass").partition("\0")
         if digest != _compute_digest(text) or can_be_planted(folder):
             return None
-        code, count, *rest = text.split("\0")
-        for question, answer in zip(rest[: int(count)], rest[int(count) :]):
+        code, number, *rest = text.split("\0")
+        count = int(number)
+        answers = dict(zip(rest[:count], rest[count : 2 * count], strict=True))
+        if filesystem.STATUS + record not in answers:
+            return None
+        for question, answer in answers.items():
             if filesystem.ask(question) != answer:
                 return None
     except (OSError, ValueError):
         return None
     _mark_as_used(path)
-    return int(code), rest[2 * int(count) :]
+    return int(code), rest[2 * count :]
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Return whether a file or folder belongs to this user, and no other user but root can write it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & _WRITABLE_BY_OTHERS
 
 
 def _mark_as_used(path: str) -> None:
