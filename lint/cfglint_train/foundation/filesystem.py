@@ -45,7 +45,7 @@ _LASTING_ERRORS = (EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR)
 
 _answers: dict[str, str] | None = None
 _is_dropped = False
-"""Whether the record was dropped since its start: a time limit may drop it while it is set aside."""
+"""True if the record was dropped since its start: a time limit may drop it while it is set aside."""
 _trusted_until = 0
 
 
