@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.findings.verdicts import judge
 from cfglint_train.fitting import places
 from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, SAFE, Dimension, Move
 from cfglint_train.fitting.offload import find_sufficient
 from cfglint_train.fitting.search import Combination, Goal, compute_cost, find_cheapest, rank_tier
 from cfglint_train.fitting.smallest import Problem, find_smallest_for, is_length_assumed, merge_changes
 from cfglint_train.memory.booking import find_booking_margin
-from cfglint_train.memory.budget import Estimate
+from cfglint_train.memory.budget import STEP_PHASES, Estimate
 from cfglint_train.memory.calibration import load_table
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run

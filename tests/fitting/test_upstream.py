@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.findings.verdicts import judge
 from cfglint_train.fitting.smallest import find_smallest
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.write import write_sources
 from cfglint_train.judging import dispatch
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.runs.run import Run
 from tests.support import oracle
 from tests.support.corpus import CORPUS, needs_corpus

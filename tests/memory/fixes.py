@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from cfglint_train import api
-from cfglint_train.findings.verdicts import STEP_PHASES
 from cfglint_train.fitting.alternatives import list_alternatives
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.memory.components import WORKSPACES
 from cfglint_train.plan.fields import Plan
 from cfglint_train.runs.run import Run

@@ -10,8 +10,9 @@ import pytest
 from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import write_fix
-from cfglint_train.findings.verdicts import EVALUATION_PHASE, ROLLOUT_PHASE, STEP_PHASES, judge
+from cfglint_train.findings.verdicts import EVALUATION_PHASE, ROLLOUT_PHASE, judge
 from cfglint_train.foundation.sizes import format_gib
+from cfglint_train.memory.budget import STEP_PHASES
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import copy_folder, list_runs
 

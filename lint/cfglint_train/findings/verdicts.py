@@ -8,12 +8,20 @@ from cfglint_train.findings.finding import Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Resource, Verdict, compute_verdict, rank_budget
+from cfglint_train.memory.budget import (
+    STEP_PHASES,
+    VERDICTS,
+    Budget,
+    Phase,
+    Resource,
+    Verdict,
+    compute_verdict,
+    rank_budget,
+)
 from cfglint_train.plan.certainty import Certainty, Ground
 from cfglint_train.runs.assumptions import SHORT_SAMPLE
 from cfglint_train.runs.run import Run
 
-STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 """Phases of a training step."""
 EDGE_PHASES: Final = ("load", "save")
 """Phases before and between the training steps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, judge
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, judge
 from cfglint_train.fitting import places, words
 from cfglint_train.fitting.moves import SAFE, is_accepted, list_dimensions
 from cfglint_train.foundation.frozen import Frozen
@@ -12,7 +12,7 @@ from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.hardware import gpus
 from cfglint_train.memory.booking import find_booking
-from cfglint_train.memory.budget import Resource
+from cfglint_train.memory.budget import STEP_PHASES, Resource
 from cfglint_train.memory.rollout import compute_engine_pool
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field

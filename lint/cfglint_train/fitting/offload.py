@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import list_document_changes
-from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
+from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import words
 from cfglint_train.fitting.hardware_needed import find_least_changes
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import format_route
-from cfglint_train.memory.budget import Verdict
+from cfglint_train.memory.budget import STEP_PHASES, Verdict
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 

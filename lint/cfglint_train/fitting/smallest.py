@@ -10,7 +10,7 @@ from math import inf
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings.draft import draft_without_comment_check
 from cfglint_train.findings.finding import Applicability, Fix
-from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, Judgement, judge
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, Judgement, judge
 from cfglint_train.fitting import places, words
 from cfglint_train.fitting.moves import (
     FILLS_IN,
@@ -27,7 +27,7 @@ from cfglint_train.fitting.search import Combination, Goal, find_cheapest, rank_
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.memory.booking import find_booking_margin
-from cfglint_train.memory.budget import Budget, Phase, Resource
+from cfglint_train.memory.budget import STEP_PHASES, Budget, Phase, Resource
 from cfglint_train.memory.calibration import load_table
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.assumptions import find_assumptions

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.findings.verdicts import judge
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.memory.budget import Resource
+from cfglint_train.memory.budget import STEP_PHASES, Resource
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field

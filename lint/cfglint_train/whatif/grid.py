@@ -14,7 +14,7 @@ from cfglint_train.foundation.typed import Any, Final, Protocol
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.hardware.gpus import parse_capacity
 from cfglint_train.hardware.sizes import SizeError
-from cfglint_train.memory.budget import VERDICTS, Budget, Estimate, Phase, compute_verdict
+from cfglint_train.memory.budget import STEP_PHASES, VERDICTS, Budget, Estimate, Phase, compute_verdict
 from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 
@@ -161,7 +161,7 @@ def generate_cells(run: Changeable, axes: Sequence[Axis]) -> Iterator[Cell]:
             for phase in _select_phases(changed, evaluates)
             if phase.gpu is not None
         ]
-        if not any(name in _STEP_PHASES for name, _, _ in outcomes):
+        if not any(name in STEP_PHASES for name, _, _ in outcomes):
             yield Cell(names, None, "", None)
             continue
         outcomes.sort(
@@ -178,11 +178,10 @@ def _select_phases(run: Changeable, evaluates: bool) -> list[Phase]:
     """Return the phases of a step, and the evaluation if the files or the axes enable it."""
     evaluates = evaluates or run.plan.eval.enabled is True
     return [
-        phase for phase in run.estimate.phases if phase.name in _STEP_PHASES or (evaluates and phase.name == EVALUATION)
+        phase for phase in run.estimate.phases if phase.name in STEP_PHASES or (evaluates and phase.name == EVALUATION)
     ]
 
 
-_STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 EVALUATION: Final = "eval"
 _EVALUATION_FIELDS: Final[frozenset[Field]] = frozenset((
     "activations.fused_evaluation", "batch.eval_micro", "eval.enabled", "eval.strategy", "sequence.eval_length",
@@ -249,7 +248,7 @@ def _format_cell(cell: Cell) -> str:
         return "unknown"
     if cell.phase != EVALUATION:
         return _format_amount(cell.budget, cell.verdict)
-    *_, (_, budget, outcome) = (row for row in cell.phases if row[0] in _STEP_PHASES)
+    *_, (_, budget, outcome) = (row for row in cell.phases if row[0] in STEP_PHASES)
     return f"{_format_amount(budget, outcome)}; evaluation {_format_amount(cell.budget, cell.verdict).lstrip()}"
 
 

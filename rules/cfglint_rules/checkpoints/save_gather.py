@@ -45,9 +45,10 @@ from collections.abc import Iterator
 from cfglint_rules.checkpoints.resuming import find_resume_field
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, describe_verdict, format_breakdown, judge
+from cfglint_train.findings.verdicts import describe_verdict, format_breakdown, judge
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.runs.run import Run
 

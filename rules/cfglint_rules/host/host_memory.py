@@ -44,16 +44,10 @@ from functools import partial
 from cfglint_rules.host.workers import has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import (
-    ROLLOUT_PHASE,
-    STEP_PHASES,
-    Judgement,
-    describe_verdict,
-    format_breakdown,
-    judge,
-)
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, Judgement, describe_verdict, format_breakdown, judge
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.memory.components import OFFLOADED
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field

@@ -28,9 +28,10 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.findings.verdicts import judge
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("MEM009", "default-critic", "info", needs={"model.roles": ()}, estimates=("gpu",))

@@ -60,16 +60,9 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import (
-    EVALUATION_PHASE,
-    STEP_PHASES,
-    describe_verdict,
-    format_breakdown,
-    format_size,
-    judge,
-)
+from cfglint_train.findings.verdicts import EVALUATION_PHASE, describe_verdict, format_breakdown, format_size, judge
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import VERDICTS
+from cfglint_train.memory.budget import STEP_PHASES, VERDICTS
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 

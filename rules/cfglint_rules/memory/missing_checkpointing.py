@@ -40,9 +40,10 @@ from functools import partial
 from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.findings.verdicts import judge
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(

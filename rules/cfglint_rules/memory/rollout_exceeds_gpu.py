@@ -36,8 +36,9 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, describe_verdict, format_breakdown, judge
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, describe_verdict, format_breakdown, judge
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimates=("gpu",))

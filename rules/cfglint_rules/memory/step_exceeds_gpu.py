@@ -57,7 +57,6 @@ from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report
 from cfglint_train.findings.verdicts import (
     EDGE_PHASES,
-    STEP_PHASES,
     Judgement,
     describe_own_runs,
     describe_verdict,
@@ -66,7 +65,7 @@ from cfglint_train.findings.verdicts import (
 )
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.memory.budget import VERDICTS
+from cfglint_train.memory.budget import STEP_PHASES, VERDICTS
 from cfglint_train.memory.components import ENGINE, GRADIENTS
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run

@@ -45,9 +45,10 @@ from functools import cache, partial
 from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
+from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.memory.components import LOGITS
 from cfglint_train.runs.run import Run
 

@@ -42,9 +42,10 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
+from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 

@@ -42,10 +42,11 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP_PHASES, name_quantity
+from cfglint_train.findings.verdicts import name_quantity
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.memory.budget import STEP_PHASES
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
