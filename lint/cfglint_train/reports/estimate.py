@@ -227,8 +227,12 @@ def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
     is_moved = margin.high != table_of_evidence().residuals[margin.id].high
     effects = {describe_own_runs(phase.gpu) for phase in phases if phase.gpu is not None} - {""}
     own_runs = f", {effects.pop()}" if is_moved else ""
+    capacity = run.hardware.get_capacity("gpu")
+    shortage = (
+        "" if capacity is None or size <= capacity else f" ({format_gib(size - capacity)} more than this GPU has)"
+    )
     return (
-        f"book at least {format_gib(size)}: the upper bound, or {margin.high:.0%} above the expected value if that is "
+        f"book at least {format_gib(size)}{shortage}: the upper bound, or {margin.high:.0%} above the expected value if that is "
         f"more ({margin.id}: {_describe_evidence(run, margin)}{own_runs})"
     )
 
