@@ -115,11 +115,11 @@ class BruteForce:
             best = self.find_best(bound, lambda moves, way=way: is_safe(moves) and way(moves))  # type: ignore[misc]
             if best is not None:
                 return best
-        if goal != "default" and (best := self.find_best("upper", bool)) is not None:
-            return best
-        best = self.find_best("expected", bool)
-        if best is None or not self.is_certain(best):
-            best = self.find_best("expected", has_free) or best
+        best = self.find_best("upper", bool)
+        if best is None:
+            best = self.find_best("expected", bool)
+            if best is None or not self.is_certain(best):
+                best = self.find_best("expected", has_free) or best
         is_cut = best is not None and "sequence.length" in merge_changes(best)
         is_host_known = self.run.hardware.get_capacity("host") is not None
         if is_cut and not is_host_known and find_sufficient(self.run):

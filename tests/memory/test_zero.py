@@ -268,18 +268,6 @@ def test_activations_do_not_enter_the_table() -> None:
     assert flow.kept < PARAMETERS * 0.002
 
 
-def test_without_overlap_gathers_have_no_pool() -> None:
-    """Use the main stream's blocks for gathers, and none of the streams' own."""
-    reserved = [
-        get_gpu(
-            estimate(make_zero(3, 8, parallel__overlap_comm=overlap, parallel__max_live_parameters=10**9), LLAMA_8B),
-            "optimizer step",
-        ).reserved
-        for overlap in (None, True, False)
-    ]
-    assert reserved[0] == reserved[1] > reserved[2] + GIB
-
-
 def test_one_gpu_copies_offloaded_weights() -> None:
     """Gather as much on one GPU, where the weights are copied from the host, as on eight."""
     changes = {"parallel__offload_params": "cpu", "parallel__max_live_parameters": 10**9}

@@ -559,22 +559,22 @@ class LaunchScripts:
 
     def list_started_files(self, path: str) -> Iterator[str]:
         """Yield the repository's files that a script starts: programs, other scripts and configuration files."""
-        from cfglint_train.launches.started_files import list_started_files
-
         index = self.repositories.get_index(path)
         for document in self._read_scripts((path,), path) if files.is_shell_script(path) else self._read_commands(path):
+            from cfglint_train.launches.started_files import list_started_files  # few files are scripts
+
             yield from list_started_files(document, self.sources, index, self.read_script)
 
     def _read_commands(self, path: str) -> Iterator[ShellDocument]:
         """Yield the commands of a Python program, a recipe or a YAML job, as shell scripts."""
-        from cfglint_train.launches.examples import extract_scripts
-
         try:
             source = self.sources.read(path)
         except (OSError, ValueError):
             return
         if not registry.can_launch(source) or len(source) > MAX_BYTES:
             return
+        from cfglint_train.launches.examples import extract_scripts
+
         for text in extract_scripts(path, source.decode("utf-8", "replace"), self.repositories.get_index(path)):
             document = self._parse_example(path, text.encode(), path)
             if document is not None:
