@@ -232,8 +232,8 @@ def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
         "" if capacity is None or size <= capacity else f" ({format_gib(size - capacity)} more than this GPU has)"
     )
     return (
-        f"book at least {format_gib(size)}{shortage}: the upper bound, or {margin.high:.0%} above the expected value if "
-        f"that is more ({margin.id}: {_describe_evidence(run, margin)}{own_runs})"
+        f"book at least {format_gib(size)}{shortage}: the upper bound, or {margin.high:.0%} above the expected value "
+        f"if that is more ({margin.id}: {_describe_evidence(run, margin)}{own_runs})"
     )
 
 
