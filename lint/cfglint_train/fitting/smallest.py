@@ -312,14 +312,10 @@ def find_smallest_for(
             solution = solve(problem, before, dimensions, bound, SAFE, goal)
             if solution is not None:
                 return solution
-    # Moves that give something up are only worth it if the upper bound fits, or if nothing else is expected to.
-    unsafe_searches: tuple[tuple[Bound, list[Dimension]], ...] = (
-        ("upper", all_),
-        ("expected", all_),
-        ("expected", free),
-    )
-    for bound, dimensions in unsafe_searches:  # beside moves that give something up, free ones must be of use
-        solution = solve(problem, before, dimensions, bound, goal=goal) or solution
+    solution = solve(problem, before, all_, "upper", goal=goal)
+    for dimensions in (all_, free) if solution is None else ():
+        # Beside moves that give something up, free ones must be of use.
+        solution = solve(problem, before, dimensions, goal=goal) or solution
         if solution is not None and solution.after.verdict == "fits":
             break
     # Offloading keeps the samples whole; it is no move because the host's memory is unknown.
