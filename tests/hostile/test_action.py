@@ -29,7 +29,7 @@ from tests.front.test_action import (  # noqa: F401 (fixtures)
 from tests.hostile.test_audit import HOSTILE, INPUTS
 from tests.hostile.test_forging import find_forged_commands
 from tests.support import runner
-from tests.support.configs import TWICE
+from tests.support.configs import PACKED_LORA, TWICE
 from tests.support.corpus import REPOSITORY
 from tests.support.hostile import write_hostile_folder
 
@@ -162,27 +162,7 @@ def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change,
         assert f"settings: {told} from the base (" in outcome.output
 
 
-TIGHT = """\
-base_model: Qwen/Qwen2.5-7B
-adapter: lora
-lora_r: 16
-lora_alpha: 32
-lora_target_linear: true
-sequence_len: 2048
-sample_packing: true
-pad_to_sequence_len: true
-micro_batch_size: 4
-gradient_accumulation_steps: 1
-num_epochs: 1
-optimizer: adamw_torch
-learning_rate: 0.0001
-bf16: true
-flash_attention: true
-datasets:
-  - path: tatsu-lab/alpaca
-    type: alpaca
-output_dir: ./out
-"""
+TIGHT = PACKED_LORA.format(micro=4, epochs=1, data="tatsu-lab/alpaca", out="./out")
 
 
 @pytest.mark.slow

@@ -44,20 +44,15 @@ def build_settings(job: dict[str, Any]) -> dict[str, Any]:
     return {**settings, **job.get("settings", {})}
 
 
-def measure(job: dict[str, Any]) -> dict[str, float]:
-    """Measure the bytes per parameter of one rank: between steps, after the backward pass, and at the peaks."""
-    world = job["world"]
+def start_deepspeed(world: int) -> None:
+    """Import DeepSpeed and start it as rank 0 of `world` on a CPU; the process group is fake."""
     os.environ.update(
         DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
         MASTER_ADDR="127.0.0.1", MASTER_PORT="29999",
     )  # fmt: skip
-    import torch
-    import torch._dynamo  # zero.Init patches Tensor.__new__, which breaks a later import
+    import torch._dynamo  # noqa: F401 (zero.Init patches Tensor.__new__, which breaks a later import)
     import torch.distributed as dist
-    from torch.multiprocessing.reductions import StorageWeakRef
     from torch.testing._internal.distributed.fake_pg import FakeStore
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
 
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     import deepspeed
@@ -65,6 +60,17 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     # The shared-memory communicator waits for ranks that do not exist.
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     deepspeed.init_distributed(dist_backend="fake", dist_init_required=False, verbose=False)
+
+
+def measure(job: dict[str, Any]) -> dict[str, float]:
+    """Measure the bytes per parameter of one rank: between steps, after the backward pass, and at the peaks."""
+    world = job["world"]
+    start_deepspeed(world)
+    import deepspeed
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
 
     class LiveStorages(TorchDispatchMode):
         """Live storages and their highest total."""

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent))
 
 from allocator import CachingAllocator
+from zero_engine import start_deepspeed
 
 SCALE = 32
 LATE = 20
@@ -69,25 +70,14 @@ def build_settings(job: dict[str, Any]) -> dict[str, Any]:
 def record(job: dict[str, Any]) -> list[Event]:
     """Record the storages of a few steps' forward and backward passes, in bytes of the whole model."""
     world = job["world"]
-    os.environ.update(
-        DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
-        MASTER_ADDR="127.0.0.1", MASTER_PORT="29999",
-    )  # fmt: skip
-    import torch
-    import torch._dynamo  # zero.Init patches Tensor.__new__, which breaks a later import
-    import torch.distributed as dist
-    from torch.multiprocessing.reductions import StorageWeakRef
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    start_deepspeed(world)
     import deepspeed
+    import torch
     import transformers
     from deepspeed.accelerator import get_accelerator
-
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
-    deepspeed.init_distributed(dist_backend="fake", dist_init_required=False, verbose=False)
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
 
     class Stream:
         """A stream that only has a name."""

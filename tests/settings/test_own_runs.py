@@ -22,28 +22,8 @@ from cfglint_train.settings.error import SettingsError
 from cfglint_train.settings.files import DISK
 from cfglint_train.settings.own_runs import load_own_runs
 from tests.support.command import run_cfglint
+from tests.support.configs import PACKED_LORA
 
-CONFIG = """\
-base_model: Qwen/Qwen2.5-7B
-adapter: lora
-lora_r: 16
-lora_alpha: 32
-lora_target_linear: true
-sequence_len: 2048
-sample_packing: true
-pad_to_sequence_len: true
-micro_batch_size: {micro}
-gradient_accumulation_steps: 1
-num_epochs: {epochs}
-optimizer: adamw_torch
-learning_rate: 0.0001
-bf16: true
-flash_attention: true
-datasets:
-  - path: {data}
-    type: alpaca
-output_dir: {out}
-"""
 STATED = ("--gpu", "A100-80GB", "--gpus-per-node", "1", "--nodes", "1")
 OPTIONS = api.Options(gpu="A100-80GB", gpus_per_node=1, nodes=1)
 DEFAULT = Path(".cfglint", "measurements.jsonl")
@@ -59,7 +39,7 @@ def here(tmp_path) -> Path:
 def write_config(here: Path, micro: int, **changes: str) -> str:
     name = f"run-{micro}.yaml"
     texts = {"epochs": "1", "data": "tatsu-lab/alpaca", "out": "./out", **changes}
-    (here / name).write_text(CONFIG.format(micro=micro, **texts))
+    (here / name).write_text(PACKED_LORA.format(micro=micro, **texts))
     return name
 
 

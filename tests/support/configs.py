@@ -66,3 +66,26 @@ CONTRADICTED = """\
 
 SMALL = ("--select", "SYN,BAT001,XFL001,SEC")
 """The rules that these configurations trigger."""
+
+PACKED_LORA = """\
+base_model: Qwen/Qwen2.5-7B
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+sequence_len: 2048
+sample_packing: true
+pad_to_sequence_len: true
+micro_batch_size: {micro}
+gradient_accumulation_steps: 1
+num_epochs: {epochs}
+optimizer: adamw_torch
+learning_rate: 0.0001
+bf16: true
+flash_attention: true
+datasets:
+  - path: {data}
+    type: alpaca
+output_dir: {out}
+"""
+"""A LoRA of a 7B model whose batches are all full, so that nothing about a measured run is assumed."""
