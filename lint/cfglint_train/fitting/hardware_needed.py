@@ -104,7 +104,8 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
     changes, need = changes_and_need[0], changes_and_need[1]
     changed = run.replace_fields(changes)
     capacity = run.hardware.get_capacity("gpu")
-    more_gpus = None if capacity is None else _find_more_gpus(changed, phases, max(capacity, has_room * need))
+    room = max(capacity, need) if capacity is not None and has_room else capacity
+    more_gpus = None if room is None else _find_more_gpus(changed, phases, room)
     nodes = None if more_gpus is None else more_gpus.get("launch.nodes", run.plan.launch.nodes)
     local = (more_gpus or {}).get("launch.gpus_per_node", run.plan.launch.gpus_per_node) or 1
     settings = words.format_settings(run, changes) if changes else ()

@@ -59,10 +59,10 @@ def gather(work: Callable[[Iterator[Item]], Outcome], items: Sequence[Item], pro
     try:
         outcomes = [work(_take_items(blocks, queue, done_blocks))]
     finally:
-        answers = [_read_answer(*copy) for copy in copies]
+        messages = [_read_answer(*copy) for copy in copies]
         os.close(queue)
-    for answer in filter(None, answers):
-        block_numbers, outcome, error, answers = pickle.loads(answer)
+    for message in filter(None, messages):
+        block_numbers, outcome, error, answers = pickle.loads(message)
         filesystem.add_answers(answers)
         if error is not None:
             raise error

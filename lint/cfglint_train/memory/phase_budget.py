@@ -105,10 +105,11 @@ class Uncertainty:
         self.other_streams_high = self.other_streams
         if ranks.zero_stage == 3 and self.other_streams:
             gathers = coefficient_table.coefficients["gathers"]
-            highest = transients.compute_zero_pools(setup)
-            self.other_streams_high = highest * (gathers.high if setup.offload.parameters else gathers.expected)
-            if setup.offload.parameters:  # without it, measured runs need no more than the gathers
+            if setup.offload.parameters:
+                self.other_streams_high *= gathers.high
                 self.other_streams *= gathers.expected
+            else:  # measured runs need no more than the gathers
+                self.other_streams_high = transients.compute_zero_pools(setup) * gathers.expected
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
         self.whole = ranks.parameter_shards > 1 and job.plan.model.init_device == "cuda"
         self.leftovers = transients.compute_leftovers(setup, self.whole)

@@ -100,10 +100,10 @@ class Workspace:
         collected = self.sources.collect(arguments, self.settings_for, force_exclude)
         started_files: list[str] = []
         for path in filter(files.may_launch, arguments):
-            paths = list(self.scripts.list_started_files(path))
-            if paths:
-                self.sources.started_files[normalize_path(path)] = paths[0]
-                started_files += paths
+            started = list(self.scripts.list_started_files(path))
+            if started:
+                self.sources.started_files[normalize_path(path)] = started[0]
+                started_files += started
         if started_files:
             collected = self.sources.collect(started_files, self.settings_for, force_exclude=True)
         for folder in self.sources.list_truncated_ignores():
