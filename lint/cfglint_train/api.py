@@ -77,7 +77,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Return the record class `name`; its module is imported only when it is needed."""
     if name in __all__:
-        from importlib import import_module
+        from cfglint_train.foundation.modules import import_module
 
         return getattr(import_module(f"cfglint_train.{_HOMES.get(name, 'records')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

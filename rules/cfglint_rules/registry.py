@@ -10,11 +10,11 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib import import_module
 from json import load
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
+from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.settings.settings import measure_precision
 

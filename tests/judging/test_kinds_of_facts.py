@@ -9,7 +9,7 @@ import pytest
 from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.plan_reader import MODEL
-from cfglint_train.releases.other_releases import RELEASE
+from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.runs.assumptions import COMPANION_PREFIX, FORK, MILDEST_FACTS
 from tests.support.linting import lint
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.memory.adapters import KINDS, AdapterSize, find_rank
+from cfglint_train.memory.adapters import AdapterSize, find_rank
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.layer import compute_layer_cost
 from cfglint_train.memory.layers.matrices import FUSED_PARTS, Matrices, Mode
 from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.memory.tape import Cost
+from cfglint_train.memory.trained import OTHER_METHODS
 from cfglint_train.memory.unfrozen import count_trained
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.models.hf_config import parse_config
@@ -70,8 +71,8 @@ def test_trained_parameters_are_those_of_peft(row: dict[str, Any]) -> None:
 
 
 def test_every_method_is_held_to_peft() -> None:
-    assert {row["method"] for row in ROWS} - {"lora", "dora"} == KINDS - {"ln_tuning"}
-    assert set(list_choices("method.tuning") or ()) == KINDS | {"full", "freeze", "lora"}
+    assert {row["method"] for row in ROWS} - {"lora", "dora"} == OTHER_METHODS - {"ln_tuning"}
+    assert set(list_choices("method.tuning") or ()) == OTHER_METHODS | {"full", "freeze", "lora"}
 
 
 def test_a_rotation_keeps_what_a_thin_adapter_keeps() -> None:

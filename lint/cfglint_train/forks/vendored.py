@@ -8,7 +8,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
-from importlib import import_module
 from json import loads
 
 import cfglint_schemas
@@ -23,6 +22,7 @@ from cfglint_train.documents.python.syntax import find_declared_settings, parse_
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import Constraint, is_final, parse_release
 from cfglint_train.frameworks.registry import FrameworkManifest

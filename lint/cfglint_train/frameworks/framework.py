@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from json import load as parse
 
 from cfglint_train.documents.document import MISSING, Document, DocumentError, Route, Span
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks.codec import is_countable
 from cfglint_train.frameworks.keys import Keys

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from importlib import import_module
 
 from cfglint_train.foundation import filesystem
+from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.options import FLAGS
 from cfglint_train.front.commands.outcome import FINDINGS, INTERRUPTED, TROUBLE

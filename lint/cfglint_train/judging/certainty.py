@@ -25,6 +25,7 @@ from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.certainty import (
     CERTAINTIES,
     LOWERED,
+    RELEASE,
     Assumption,
     Certainty,
     Ground,
@@ -37,7 +38,6 @@ from cfglint_train.plan.certainty import (
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
-from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.runs.assumptions import (
     COMPANION_PREFIX,
     FORK,

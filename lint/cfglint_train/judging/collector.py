@@ -6,21 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Finding
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.judging.result import CheckedFile, Trouble
-from cfglint_train.judging.sharing import (
-    Job,
-    Occurrence,
-    get_job,
-    is_run_specific,
-    list_changed_files,
-    merge_occurrences,
-    protect_other_runs,
-)
 from cfglint_train.repository.documents import SkippedFile
 from cfglint_train.runs.not_estimated import is_training_run
 from cfglint_train.runs.run import Run
 from cfglint_train.settings import pragmas
+
+if TYPE_CHECKING:
+    from cfglint_train.judging.sharing import Job, Occurrence
 
 _FindingKey = tuple[Any, ...]
 
@@ -59,6 +53,11 @@ class Ledger:
 
     def add(self, findings: Iterable[Finding], turn: int) -> None:
         """Add the findings of one subject, unless they are already collected."""
+        findings = tuple(findings)
+        if not findings:
+            return
+        from cfglint_train.judging.sharing import Occurrence, get_job
+
         occurrence_counts: dict[_FindingKey, int] = {}
         for finding in findings:
             key, job = get_identity(finding), get_job(finding.run)
@@ -71,8 +70,12 @@ class Ledger:
     def add_run(self, run: Run) -> None:
         """Count a run and record the companions that it reads."""
         self.run_count += is_training_run(run)
+        if run.companions:
+            from cfglint_train.judging.sharing import get_job
+
+            job = get_job(run)
         for companion in run.companions:
-            self._jobs_by_companion.setdefault(companion.document.path, set()).add(get_job(run))
+            self._jobs_by_companion.setdefault(companion.document.path, set()).add(job)
 
     def list_paths(self) -> list[str]:
         """Return the files that findings point into, sorted."""
@@ -84,6 +87,15 @@ class Ledger:
         A finding of several runs gets the grade of the worst run. A fix is demoted if it changes a file of other runs
         that do not need the fix.
         """
+        if not self._occurrences:
+            return
+        from cfglint_train.judging.sharing import (
+            is_run_specific,
+            list_changed_files,
+            merge_occurrences,
+            protect_other_runs,
+        )
+
         shared = {path: jobs for path, jobs in self._jobs_by_companion.items() if len(jobs) > 1}
         agreeing_jobs = self._find_agreeing_jobs(shared) if shared else {}
         for occurrences in self._occurrences.values():
@@ -98,6 +110,8 @@ class Ledger:
 
     def _find_agreeing_jobs(self, shared: Mapping[str, set[Job]]) -> dict[tuple[str, str], set[Job]]:
         """Return the jobs in which a rule would change a shared file, by rule code and path."""
+        from cfglint_train.judging.sharing import list_changed_files
+
         agreeing_jobs: dict[tuple[str, str], set[Job]] = {}
         for occurrences in self._occurrences.values():
             for job, occurrence in occurrences.items():

@@ -16,7 +16,6 @@ from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
 from cfglint_train.judging.collector import Ledger, get_identity
-from cfglint_train.judging.finding_builder import build_finding
 from cfglint_train.judging.one_disease import describe_parts
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import CheckedFile, Result, Trouble, build_trouble
@@ -396,6 +395,11 @@ class LintRun:
 
     def _build_findings(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
         """Return the findings of a rule that needs only a document."""
+        reports = tuple(reports)
+        if not reports:
+            return []
+        from cfglint_train.judging.finding_builder import build_finding
+
         findings = (build_finding(rule, report, self.selection) for report in reports)
         return [finding for finding in findings if finding is not None]
 

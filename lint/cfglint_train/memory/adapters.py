@@ -24,11 +24,6 @@ class AdapterSize(Frozen):
     """Virtual tokens of prompt and prefix tuning."""
 
 
-KINDS: Final = frozenset(
-    ("adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft", "prefix_tuning", "prompt_tuning", "vera")
-)
-"""Methods with a formula in this module."""
-
 # Methods without adapted matrices.
 _ELSEWHERE: Final = frozenset(("ln_tuning", "prefix_tuning", "prompt_tuning"))
 

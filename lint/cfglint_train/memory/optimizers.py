@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.module_names import compute_match_share
 from cfglint_train.models.architecture import Architecture, Linear, ModelPart
 
 
@@ -267,6 +266,8 @@ def _compute_projected_share(choice: OptimizerChoice, shape: Tensors, architectu
 
     They project linear layers, but the head only if a target matches it.
     """
+    from cfglint_train.memory.module_names import compute_match_share  # few runs name their matrices
+
     if shape.stack > 1 or shape.part == "embedding":
         return 0.0
     names = tuple([target for target in choice.targets if target not in _ALL])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory import adapters
 from cfglint_train.memory.attention_kernel import choose_attention_kernel
 from cfglint_train.memory.batch import Batch, compute_flow, count_filled_tokens
 from cfglint_train.memory.colocated_models import find_colocated_models
@@ -29,7 +28,7 @@ from cfglint_train.memory.layers.matrices import FUSED_PARTS, Mode
 from cfglint_train.memory.plan_reader import MODEL, Reader
 from cfglint_train.memory.ranks import ModelPart, Ranks, read_model_part, read_ranks
 from cfglint_train.memory.setup import Checkpointing, Compiled, LossChoice, Offload, Setup, Sharding
-from cfglint_train.memory.trained import Trained, compute_shares, read_trained, restrict_to_one_layer
+from cfglint_train.memory.trained import OTHER_METHODS, Trained, compute_shares, read_trained, restrict_to_one_layer
 from cfglint_train.memory.updates import Optimizer, build_optimizer, read_choice
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
@@ -426,7 +425,7 @@ liger-1b).
 
 
 def _is_approximate(reader: Reader, architecture: Architecture, mode: Mode) -> bool:
-    is_peft_method = reader.get("method.tuning") in adapters.KINDS
+    is_peft_method = reader.get("method.tuning") in OTHER_METHODS
     fused = bool(mode.liger) and not (mode.overwrites and architecture.formula in _MEASURED_FUSED)
     if is_peft_method or fused or any(mode.expert_ranks) or reader.get("precision.compute") == "fp8":
         return True

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory import adapters
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.targets import NO_MATRIX, find_targets, get_target_field
 from cfglint_train.models.architecture import Architecture, Linear
+
+OTHER_METHODS: Final = frozenset(
+    ("adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft", "prefix_tuning", "prompt_tuning", "vera")
+)
+"""PEFT methods other than LoRA; `adapters.py` has their formulas."""
 
 # PEFT 0.19 (utils/transformers_weight_conversion.py): in these families, the names that the experts' matrices had
 # before transformers 5 fused them now select the fused parameters instead of modules.
@@ -61,7 +64,7 @@ def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks:
     parameter, including the experts of other ranks.
     """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
-    if tuning in adapters.KINDS:
+    if tuning in OTHER_METHODS:
         return _read_adapted(reader, architecture, tuning)
     if tuning not in ("full", "freeze"):
         lora_counts = _read_lora(reader, architecture)
@@ -102,6 +105,9 @@ def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks:
 
 def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained | None:
     """Return the trained elements for a PEFT method other than LoRA, or None if they are unknown."""
+    from cfglint_train.memory import adapters  # few runs use another method than LoRA
+    from cfglint_train.memory.targets import find_targets, get_target_field
+
     get = reader.get
     rank = (reader.require("method.lora_rank") or 0) if adapters.needs_rank(kind) else 0
     tokens = (reader.require("method.virtual_tokens") or 0) if kind in ("prompt_tuning", "prefix_tuning") else 0
@@ -140,6 +146,8 @@ def _read_lora(
     leaf names with an adapter, the ranks of the fused experts' adapters, and the adapter elements of routed experts.
     LoRA of rank r adds r * (inputs + outputs) elements to each matrix; DoRA adds one more per output.
     """
+    from cfglint_train.memory.targets import NO_MATRIX, find_targets, get_target_field  # only adapters have targets
+
     rank = reader.require_count("method.lora_rank")
     if rank is None:
         return None

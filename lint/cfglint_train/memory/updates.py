@@ -7,7 +7,6 @@ from cfglint_train.memory import optimizers
 from cfglint_train.memory.optimizers import OptimizerChoice, Scratch
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.targets import find_targets
 from cfglint_train.memory.trained import Trained
 from cfglint_train.models.architecture import Architecture
 
@@ -91,6 +90,8 @@ def _compute_average_state(
     if tuning in ("full", "freeze"):
         shapes = optimizers.list_matrices(architecture, tuning, trained.layers)
     else:
+        from cfglint_train.memory.targets import find_targets  # only adapters have targets
+
         names = set(reader.get("method.lora_modules_to_save") or ())
         saved = tuple(item for item in architecture.linears if item.name in names)
         linears = find_targets(reader, architecture) or ()

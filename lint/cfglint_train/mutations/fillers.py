@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from functools import partial
 
 from cfglint_train.documents.document import Route
@@ -134,6 +133,8 @@ def _is_path_of(patterns: list[str], path: str, index: RepositoryIndex, script: 
     bare name counts only if no other file has that name or the script is in the file's folder. A bare glob counts only
     if the script is in the file's folder.
     """
+    from fnmatch import fnmatchcase  # few programs fill in templates
+
     is_sibling = bool(script) and os.path.dirname(os.path.abspath(script)) == os.path.dirname(os.path.abspath(path))
     path_parts = regular_files.normalize_path(os.path.abspath(path)).split("/")
     for pattern in patterns:

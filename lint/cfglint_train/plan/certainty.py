@@ -24,6 +24,9 @@ class Ground(Frozen):
     """For evidence about the repository: its relation to the configuration, with file and line."""
 
 
+RELEASE: Final = "release:"
+"""Prefix of a fact about a package's release; such facts are not plan fields."""
+
 LOWERED: Final = "lowered"
 """Fact of the grounds that lower a finding's severity by one level: evidence that a key may have been added."""
 
@@ -36,7 +39,7 @@ def assume_no_extra_options(place: str) -> Ground:
 def assume_fresh_install(package: str, release: str) -> Ground:
     """Return the assumption that a package has the release that a fresh installation gets."""
     note = f"{package} {release}, which a fresh installation gets (set `{package}=RELEASE` to be sure)"
-    return Ground(f"release:{package}", release, "assumed", note)
+    return Ground(f"{RELEASE}{package}", release, "assumed", note)
 
 
 class Assumption(Frozen):

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Auto, Config
 from cfglint_train.frameworks.lens_types import has_fixed_default
+from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue
 from cfglint_train.plan.reading import ResolvedPlan, is_equal
-
-RELEASE: Final = "release:"
-"""Prefix of a fact about a package's release; such facts are not plan fields."""
 
 
 class AlternativeDefaults(Frozen):

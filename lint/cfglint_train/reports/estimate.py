@@ -19,10 +19,9 @@ from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.plan_reader import MODEL
-from cfglint_train.plan.certainty import Assumption
+from cfglint_train.plan.certainty import RELEASE, Assumption
 from cfglint_train.plan.names import Field
 from cfglint_train.records import Component, Model, RunEstimate
-from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
 from cfglint_train.reports.json import convert_record, encode

@@ -13,8 +13,8 @@ from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
+from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.records import Room, RunFit
-from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer, estimate
 from cfglint_train.reports.escape import escape_data
 from cfglint_train.reports.json import convert_record, encode

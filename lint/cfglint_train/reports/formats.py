@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 
+from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.style import Style

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.wording import join_names
 from cfglint_train.hardware.gpus import find_largest, find_roomiest
 from cfglint_train.memory.plan_reader import MODEL
-from cfglint_train.plan.certainty import Assumption
+from cfglint_train.plan.certainty import RELEASE, Assumption
 from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue
 from cfglint_train.plan.reading import is_equal
-from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults
 from cfglint_train.runs.run import GPU, Run, compute_min_gpus
+
+if TYPE_CHECKING:
+    from cfglint_train.releases.other_releases import AlternativeDefaults
 
 MAX_NODES: Final = 64
 """Upper bound of the number of nodes, which few jobs exceed; with so many nodes, the shard on each GPU is small."""

@@ -20,12 +20,12 @@ from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.hardware.gpus import parse_capacity
 from cfglint_train.memory.budget import Estimate
 from cfglint_train.models.architecture import Architecture
+from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.plan.fields import Plan, get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.plan.reading import ResolvedPlan, merge_plans
 from cfglint_train.plan.releases import Releases
-from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults, find_alternative_defaults
 from cfglint_train.runs.checkpoint_world_size import find_checkpoint_ranks
 from cfglint_train.settings.cluster_facts import VISIBLE_GPU_OPTIONS
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cfglint_train.frameworks.launchers import IgnoredFile
     from cfglint_train.launches.shared_output_dir import PreviousLaunch
     from cfglint_train.memory.comparable import OwnRuns
+    from cfglint_train.releases.other_releases import AlternativeDefaults
     from cfglint_train.repository.dataset_file import DatasetFile
     from cfglint_train.settings.house_rules import HouseRule
 
@@ -372,6 +373,8 @@ class Run:
 
 
 def _find_alternative_defaults(run: Run) -> tuple[AlternativeDefaults, ...]:
+    from cfglint_train.releases.other_releases import find_alternative_defaults  # few runs have several candidates
+
     return find_alternative_defaults(run.configs, run.stated_plan)
 
 

@@ -42,7 +42,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, partial
 
-from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import Judgement, judge
@@ -114,6 +113,7 @@ def _find_better_loss(run: Run, judgement: Judgement, changes_verdict: bool) -> 
 
 def _find_remedy(run: Run, move: Move | None) -> tuple[Fix | None, str | None]:
     """Return the fix, or without one, help that names the settings of the fused loss."""
+    from cfglint_rules.memory.fitting import find_remedy_with
     from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
 
     fix, _ = find_remedy_with(run, _FIELD)

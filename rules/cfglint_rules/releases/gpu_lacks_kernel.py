@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.companions.bf16_cards import AMPERE
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
@@ -53,6 +52,8 @@ def check(run: Run) -> Iterator[Report]:
     capability = run.hardware.compute_capability
     if capability is None or run.hardware.gpu_origin.kind == "assumed":
         return
+    from cfglint_rules.companions.bf16_cards import AMPERE  # few runs state their GPU
+
     gpu_text = f"{run.hardware.gpu} has {capability}"
     compute, key = run.plan.precision.compute, run.spell_key("precision.compute")
     if run.plan.activations.attention == "flash" and capability < AMPERE:

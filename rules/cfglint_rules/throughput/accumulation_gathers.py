@@ -39,7 +39,6 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
@@ -63,6 +62,8 @@ def check(run: Run) -> Iterator[Report]:
     offer = speedups.find_speedup(run, "accumulation")
     if offer is None:
         return
+    from cfglint_train.findings.wording import format_changes
+
     before, after = speedups.compute_rank_traffic(offer.before), speedups.compute_rank_traffic(offer.after)
     yield Report(
         f"weights are gathered for each of {offer.before.batch.accumulation} micro batches per step; "

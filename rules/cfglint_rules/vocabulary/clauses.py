@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
 
 from cfglint_rules.vocabulary.effect_by_release import (
     build_release_grounds,
@@ -32,6 +31,7 @@ from cfglint_rules.vocabulary.values import format_value
 from cfglint_train.documents.document import MISSING, Change, Delete, Set, Unknown
 from cfglint_train.findings.finding import SEVERITIES, Fix, Related, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.lens import Config, Lookup

@@ -44,7 +44,6 @@ from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses
 from cfglint_rules.vocabulary.effect_by_release import find_effects
 from cfglint_rules.vocabulary.entry_fields import report_unread_fields
 from cfglint_rules.vocabulary.launched import list_launches
-from cfglint_rules.vocabulary.renames import can_move, is_taken, move_key
 from cfglint_rules.vocabulary.settings import Settings
 from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_target_release, is_parser_default
 from cfglint_rules.vocabulary.table import Clause, load_table
@@ -53,7 +52,6 @@ from cfglint_schemas.status import Status, split_route
 from cfglint_train.documents.document import Change, Delete, Document, Entry
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
@@ -93,6 +91,8 @@ def _report_unread_by_program(config: Config) -> Iterator[Report]:
     A setting may be in the file or in an option of a launch. All runs of a script share the launch, so only the first
     run of a script yields reports.
     """
+    from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER  # few launches set idle options
+
     keys = get_checked_keys(config)
     if keys is None or (config.document.syntax == "python" and config.root != (0,)):
         return
@@ -123,6 +123,8 @@ def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:
 
 def _report_unread(occurrence: KeyOccurrence, status: Status) -> Report:
     """Return the report on a key that is never read, naming the key that is read instead if there is one."""
+    from cfglint_rules.vocabulary.renames import can_move, is_taken, move_key  # few keys are renamed
+
     config, target_release = occurrence.config, get_target_release(occurrence.config)
     replacement = split_route(status.new_names[0]) if len(status.new_names) == 1 else None
     reason = status.reason or (f"`{format_route(replacement)}` is used instead" if replacement else "no code reads it")

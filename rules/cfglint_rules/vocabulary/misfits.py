@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 
 from cfglint_rules.vocabulary.effect_by_release import find_candidate_releases, find_fact
-from cfglint_rules.vocabulary.kinds import is_read_as_another_kind
 from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_target_release, get_vocabulary
 from cfglint_rules.vocabulary.values import Schema, is_accepted, is_placeholder, list_enum_words, list_external_words
 from cfglint_schemas.fact import KeyFact
@@ -119,6 +117,8 @@ def list_accepted_words(keys: Keys, fact: KeyFact) -> tuple[str, ...]:
 
 def is_known_downstream(words: tuple[str, ...], value: Any) -> bool:
     """Return whether the receiving library knows the word; True for placeholders, empty and non-string values."""
+    from fnmatch import fnmatchcase  # few values are patterns
+
     if not isinstance(value, str) or not value or is_placeholder(value):
         return True
     return value in words or any(fnmatchcase(value, word) for word in words if "*" in word)
@@ -171,8 +171,8 @@ def is_accepted_by_framework(config: Config, schema: Schema, value: Any) -> bool
 def is_fatal(occurrence: KeyOccurrence) -> bool:
     """Return whether a rejected value stops the framework."""
     keys = get_checked_keys(occurrence.config)
-    return (
-        keys is not None
-        and keys.is_fatal(occurrence.route)
-        and not is_read_as_another_kind(occurrence, is_accepted_by_framework)
-    )
+    if keys is None or not keys.is_fatal(occurrence.route):
+        return False
+    from cfglint_rules.vocabulary.kinds import is_read_as_another_kind  # few values are refused
+
+    return not is_read_as_another_kind(occurrence, is_accepted_by_framework)

@@ -72,7 +72,6 @@ from cfglint_rules.vocabulary.effect_by_release import (
 )
 from cfglint_rules.vocabulary.handed import report_removed as handed
 from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
-from cfglint_rules.vocabulary.renames import can_move, move_key
 from cfglint_rules.vocabulary.survey import (
     REFUSED,
     KeyOccurrence,
@@ -385,6 +384,8 @@ def _build_rename(occurrence: KeyOccurrence, status: Status) -> Fix | None:
 
     None if the value has no equivalent, if only some new names are set, or if a new name rejects the value.
     """
+    from cfglint_rules.vocabulary.renames import can_move, move_key  # few keys are renamed
+
     config = occurrence.config
     settings = _translate_values(occurrence, status)
     if settings is None:

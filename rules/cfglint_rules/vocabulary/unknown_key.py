@@ -98,7 +98,6 @@ from cfglint_rules.vocabulary.effect_by_release import (
 from cfglint_rules.vocabulary.handed import report_unknown as handed
 from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
 from cfglint_rules.vocabulary.operators import is_on
-from cfglint_rules.vocabulary.renames import can_move, move_key
 from cfglint_rules.vocabulary.survey import (
     REFUSED,
     KeyOccurrence,
@@ -306,6 +305,8 @@ def _find_foreign_fact(occurrence: KeyOccurrence) -> KeyFact | None:
 
 def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
     """Return the fix that renames a key and keeps its value and comment, or None if it cannot have the new name."""
+    from cfglint_rules.vocabulary.renames import can_move, move_key  # few keys are renamed
+
     config, route = occurrence.config, proposal.route
     framework_vocabulary = get_vocabulary(config)
     if (

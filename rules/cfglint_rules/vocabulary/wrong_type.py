@@ -83,7 +83,6 @@ from cfglint_rules.vocabulary.effect_by_release import (
     find_deciding_package,
     find_fact,
 )
-from cfglint_rules.vocabulary.kinds import is_read_as_another_kind
 from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
 from cfglint_rules.vocabulary.misfits import (
     BY_TRAINER,
@@ -97,7 +96,6 @@ from cfglint_rules.vocabulary.misfits import (
     list_accepted_words,
     list_schemas,
 )
-from cfglint_rules.vocabulary.renames import is_taken, move_key
 from cfglint_rules.vocabulary.survey import (
     REFUSED,
     KeyOccurrence,
@@ -164,6 +162,8 @@ def _find_registering_release(occurrence: KeyOccurrence) -> str | None:
 
 
 def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
+    from cfglint_rules.vocabulary.kinds import is_read_as_another_kind  # few values are of another kind
+
     value, is_refused = occurrence.value, is_fatal(occurrence)
     if is_refused:
         outcome, effect = (
@@ -347,6 +347,8 @@ def _has_default(occurrence: KeyOccurrence) -> bool:
 
 def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
     """Return the fix that renames `warmup_steps` to `warmup_ratio`, or None if that key is set or does not exist."""
+    from cfglint_rules.vocabulary.renames import is_taken, move_key  # few keys are renamed
+
     config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
     route = (*occurrence.route[:-1], "warmup_ratio")
     fact = (
@@ -365,6 +367,8 @@ def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
 
 def _build_special_tokens_fix(occurrence: KeyOccurrence) -> Fix | None:
     """Return the fix that renames a mapping `tokens` to `special_tokens`, because axolotl's `tokens` is a list."""
+    from cfglint_rules.vocabulary.renames import is_taken, move_key  # few keys are renamed
+
     config, route = occurrence.config, ("special_tokens",)
     if is_taken(config, route):
         return None

@@ -12,7 +12,6 @@ from cfglint_train.frameworks.axolotl.infer import infer
 from cfglint_train.frameworks.axolotl.keys import AxolotlKeys
 from cfglint_train.frameworks.axolotl.lenses import LENSES
 from cfglint_train.frameworks.axolotl.recognise import list_references
-from cfglint_train.frameworks.chat_templates import find_contradicted_template
 from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.lens import Config
@@ -36,6 +35,8 @@ _TEMPLATES: Final = {
 
 def _suggest_template(model: str, template: str) -> str | None:
     """Return `tokenizer_default`, the model's own template, if `template` belongs to another model family, or None."""
+    from cfglint_train.frameworks.chat_templates import find_contradicted_template  # few files name a template
+
     llamafactory_name = _TEMPLATES.get(template)
     return (
         None
