@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cfglint_rules.vocabulary.operators import OPERATORS, RELATIONS, WORDS, evaluate_test, list_relations
-from cfglint_rules.vocabulary.table import INHERITED, TableKind, load_table, rename_settings
+from cfglint_rules.vocabulary.table import INHERITED, TableKind, load_clauses, load_table, rename_settings
 from cfglint_train import frameworks
 from cfglint_train.documents.document import MISSING
 from cfglint_train.frameworks.registry import list_frameworks
@@ -75,6 +75,15 @@ def test_files_follow_the_schema(path):
     assert (path.parent / rows["$schema"]).samefile(FOLDER / "clauses.schema.json")
     names = [row["name"] for row in rows["clauses"]]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_clauses_are_found_by_the_layout_of_their_file(path):
+    file = load_clause_file(path)
+    mark = {INHERITED: True} if INHERITED in file else {}
+    clauses = load_clauses(str(path))[: len(file["clauses"])]
+    assert [clause.read() for clause in clauses] == [row | mark for row in file["clauses"]]
+    assert [clause.first for clause in clauses] == [next(iter(row["when"])) for row in file["clauses"]]
 
 
 def test_every_file_is_loaded():

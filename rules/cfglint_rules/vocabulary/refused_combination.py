@@ -122,6 +122,6 @@ def refused(config: Config) -> Iterator[str]:
 
 def _has_clauses(config: Config) -> bool:
     """Return whether the framework has refusals, and its keys are checked or it has no vocabulary."""
-    if not load_table(config.framework, "refusals").rows:
+    if not load_table(config.framework, "refusals"):
         return False
     return frameworks.get_keys(config) is None or get_checked_keys(config) is not None

@@ -1,7 +1,7 @@
 """Clause tables: `refusals.json` and `idle.json` in the folder of a framework.
 
-A file is parsed when the first config of its framework is checked. `clauses.schema.json`, next to the framework
-folders, describes the format.
+A file is read when the first config of its framework is checked; a clause is parsed when it may match.
+`clauses.schema.json`, next to the framework folders, describes the format.
 """
 
 from __future__ import annotations
@@ -97,56 +97,109 @@ def build_clause(row: Row) -> Clause:
     )
 
 
+class _StoredClause:
+    """The text of a clause, which is parsed once it may match: a config concerns few of the hundreds of clauses."""
+
+    __slots__ = ("_is_inherited", "_names", "_row", "first", "text")
+
+    def __init__(self, text: str, is_inherited: bool) -> None:
+        """Find the clause's first setting."""
+        self.text = text
+        start = text.index('"', text.index('"when": {') + 9) + 1
+        self.first: str | None = text[start : text.index('"', start)]
+        """First setting, or None if an including framework lacks it."""
+        self._is_inherited = is_inherited
+        self._names: tuple[Mapping[str, str | None], ...] = ()
+        self._row: Row | None = None
+
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Use the names of an including framework for the settings."""
+        self._names += (names,)
+        if self.first is not None:
+            self.first = names.get(self.first, self.first)
+
+    def read(self) -> Row | None:
+        """Return the clause, or None if it needs a setting that an including framework lacks."""
+        if self._row is None:
+            row: Row | None = loads(self.text)
+            if row is not None and self._is_inherited:
+                row = {**row, INHERITED: True}
+            for names in self._names:
+                row = None if row is None else rename_settings(row, names)
+            self._row = row
+        return self._row
+
+
 class VocabularyTable:
     """The clauses of a file and of the files that it includes, in order."""
 
-    __slots__ = ("_about", "rows")
+    __slots__ = ("_about", "_clauses")
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, clauses: list[_StoredClause]) -> None:
         """Index the clauses by their first setting, or its section."""
-        self.rows = rows
+        self._clauses = [clause for clause in clauses if clause.first is not None]
         # A clause only matches if its first setting is given; if that is a fact about the run, any setting of `each`.
-        # Setting, or its section -> row numbers.
+        # Setting, or its section -> clause numbers.
         self._about: dict[str, list[int]] = {}
-        for number, row in enumerate(rows):
-            name = next(iter(row["when"]))
-            for index in row["each"] if name[0] == "@" else (name,):
+        for number, clause in enumerate(self._clauses):
+            name = clause.first or ""
+            for index in (clause.read() or {"each": ()})["each"] if name[0] == "@" else (name,):
                 self._about.setdefault(index if index[0] == "-" else index.partition(".")[0], []).append(number)
+
+    def __bool__(self) -> bool:
+        """Return whether there are clauses."""
+        return bool(self._clauses)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All clauses."""
+        return [row for clause in self._clauses if (row := clause.read()) is not None]
 
     def list_candidates(self, given_names: Set[str] | None) -> Iterable[Row]:
         """Return the clauses that can match if only these top-level names are given (None: any name may be given)."""
         if given_names is None:
             return self.rows
         numbers = {number for name in given_names if name in self._about for number in self._about[name]}
-        return [self.rows[number] for number in sorted(numbers)]
+        return [row for number in sorted(numbers) if (row := self._clauses[number].read()) is not None]
 
     def list_exclusive_settings(self) -> set[str]:
         """Return the settings that are only reported by their clause, not as unread keys."""
-        return {next(iter(row["when"])) for row in self.rows if "sole" in row}
+        rows = (clause.read() for clause in self._clauses if '"sole"' in clause.text)
+        return {next(iter(row["when"])) for row in rows if row is not None and "sole" in row}
 
 
 @cache
 def load_table(framework: str, kind: TableKind) -> VocabularyTable:
     """Return the table of a framework's clauses of one kind; it is empty if there is no file."""
     path = os.path.join(list_frameworks()[framework].folder, f"{kind}.json")
-    return VocabularyTable(_load_rows(path) if os.path.exists(path) else [])
+    return VocabularyTable(load_clauses(path) if os.path.exists(path) else [])
 
 
-def _load_rows(path: str) -> list[Row]:
+_START, _BETWEEN, _END = '"clauses": [\n    {', "\n    },\n    {", "\n    }\n  ]\n}\n"
+"""Texts around the clauses of a file, whose layout tests keep."""
+
+
+def load_clauses(path: str) -> list[_StoredClause]:
     """Return the clauses of a file, then those of the files that it includes."""
     with open(path, encoding="utf-8") as file:
-        content = loads(file.read())
-    folder, mark = os.path.dirname(path), {INHERITED: True} if content.get(INHERITED) else {}
-    included_rows = (row for entry in content.get("include", ()) for row in _load_included(entry, folder))
-    return [*({**row, **mark} for row in content["clauses"]), *included_rows]
+        head, start, body = file.read().partition(_START)
+    content = loads(f'{head}"clauses": []}}' if start else head)
+    is_inherited, folder = bool(content.get(INHERITED)), os.path.dirname(path)
+    texts = body.removesuffix(_END).split(_BETWEEN) if start else []
+    clauses = [_StoredClause(f"{{{text}}}", is_inherited) for text in texts]
+    for entry in content.get("include", ()):
+        clauses += _load_included(entry, folder)
+    return clauses
 
 
-def _load_included(entry: str | Mapping[str, Any], folder: str) -> Iterable[Row]:
+def _load_included(entry: str | Mapping[str, Any], folder: str) -> list[_StoredClause]:
     """Return the clauses of an included file, under the names of the including framework."""
     if isinstance(entry, str):
-        return _load_rows(os.path.join(folder, entry))
-    rows = (rename_settings(row, entry["names"]) for row in _load_rows(os.path.join(folder, entry["file"])))
-    return (row for row in rows if row is not None)
+        return load_clauses(os.path.join(folder, entry))
+    clauses = load_clauses(os.path.join(folder, entry["file"]))
+    for clause in clauses:
+        clause.rename(entry["names"])
+    return clauses
 
 
 def rename_settings(row: Row, names: Mapping[str, str | None]) -> Row | None:
