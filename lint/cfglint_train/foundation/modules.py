@@ -1,4 +1,4 @@
-"""Modules imported by name. `importlib` would also import `warnings`; together they take as long as five modules here."""
+"""Modules imported by name. `importlib` would also import `warnings`, which takes as long as five modules here."""
 
 from __future__ import annotations
 

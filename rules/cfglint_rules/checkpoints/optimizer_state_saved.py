@@ -64,7 +64,11 @@ RULE: Final = Rule(
     "optimizer-state-saved",
     "info",
     fix="safe",
-    needs={"checkpoint.model_only": (False,), "method.tuning": ("full",)},
+    needs={
+        "checkpoint.model_only": (False,),
+        "method.tuning": ("full",),
+        "parallel.strategy": ("zero", "fsdp1", "fsdp2"),
+    },
     writes=("checkpoint.model_only",),
     estimates=("host", "disk"),
 )

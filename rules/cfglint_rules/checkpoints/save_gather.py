@@ -59,6 +59,7 @@ RULE: Final = Rule(
     fix="unsafe",
     writes=("checkpoint.gather", "checkpoint.model_only"),
     estimates=("host",),
+    capacities=("host",),
 )
 
 

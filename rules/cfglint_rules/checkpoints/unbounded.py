@@ -56,6 +56,7 @@ RULE: Final = Rule(
     fix="unsafe",
     writes=("checkpoint.keep", "checkpoint.keep_unsharded"),
     estimates=("disk",),
+    capacities=("disk",),
 )
 
 

@@ -60,6 +60,7 @@ RULE: Final = Rule(
     fix="safe",
     writes=("parallel.cpu_efficient_loading",),
     estimates=("host",),
+    capacities=("host",),
 )
 
 
