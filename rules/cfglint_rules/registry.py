@@ -33,11 +33,9 @@ def _read_metadata() -> list[dict[str, Any]]:
 
 
 def _build_rule(metadata: dict[str, Any]) -> Rule:
-    needs = {field: tuple(values) for field, values in metadata.pop("needs", {}).items()}
-    arguments: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in metadata.items()
-    }
-    return Rule(**arguments, needs=needs)
+    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in metadata.items()}
+    arguments["needs"] = {field: tuple(values) for field, values in metadata.get("needs", {}).items()}
+    return Rule._make(map((Rule._field_defaults | arguments).__getitem__, Rule._fields))
 
 
 RULES: Final = {rule.code: rule for rule in map(_build_rule, _read_metadata())}

@@ -516,9 +516,9 @@ def decode(source: bytes) -> str:
     Raise `NotText` at the first byte that is not UTF-8.
     """
     try:
-        return source.decode("utf-8-sig")
+        return source.removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
-        # utf-8-sig counts offsets from the end of the byte-order mark
+        # offsets are counted from the end of the byte-order mark
         offset = error.start + (len(BOM) if source.startswith(BOM) else 0)
         before = source[:offset]
         line = before.count(b"\n") + 1

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cfglint_train.foundation import filesystem, regular_files
-from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import Roots, measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.evidence import ForkTrace
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
-_PATCHING: Final = compile_on_use(
-    r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
-)
-"""File names of patches, scripts, container files, and modules that Python imports at startup."""
+_PATCHING_NAMES: Final = ("Dockerfile", "Containerfile", "sitecustomize.py", "usercustomize.py")
+"""File names of container files and of modules that Python imports at startup."""
+_PATCHING_ENDINGS: Final = (".patch", ".diff", *_SCRIPTS)
 
 
 class Forks:
@@ -263,7 +261,7 @@ class Forks:
         for folder in folders if has_root else ():
             if folder not in self._around:
                 try:
-                    names = sorted(filter(_PATCHING.fullmatch, filesystem.list_names(folder)))
+                    names = sorted(filter(_can_patch, filesystem.list_names(folder)))
                 except OSError:
                     names = []
                 self._around[folder] = tuple(os.path.join(folder, name) for name in names)
@@ -278,3 +276,8 @@ class Forks:
 
                 self._read[path] = tuple(parse_submodules(path))
         return self._read[path]
+
+
+def _can_patch(name: str) -> bool:
+    """Return whether a file may patch an installed package, judging by its name."""
+    return name in _PATCHING_NAMES or (name.endswith(_PATCHING_ENDINGS) and name not in _PATCHING_ENDINGS)

@@ -227,8 +227,13 @@ _VALUE_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|",
 
 def is_secret(key: str, value: str) -> bool:
     """Return whether a key is named like a secret and its value is a literal credential, not a reference."""
+    if len(value) < _MIN_LENGTH:
+        return False
+    lowered = key.lower()
+    if not any(word in lowered for word in _SECRET_WORDS) and not is_generated(value):
+        return False  # decided without the pattern, which takes 2 ms to compile
     name = re.search(rf"(?i)(?:({_PASSWORD_KEYS})|({_PASS_KEYS})|(secret)|{_TOKEN_KEYS})$", key)
-    if name is None or len(value) < _MIN_LENGTH:
+    if name is None:
         return False
     if name.lastindex is None:
         return is_generated(value) and not _is_placeholder(value)

@@ -12,14 +12,13 @@ import os
 from bisect import bisect_left
 
 from cfglint_train.foundation import filesystem, regular_files
-from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _MAX_BYTES: Final = 2**26
 """Maximum size in bytes of an index, and of all its paths together: half a million entries of 100 bytes."""
 _MAX_PATH: Final = 4096
-_FORBIDDEN_PATH: Final = compile_on_use(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
+_FORBIDDEN: Final = frozenset((b"", b".", b"..", b".git"))
 """Path components that git never puts into an index: empty, `.`, `..` and `.git`."""
 _STAT: Final = 40
 """Number of bytes of an entry before its object name."""
@@ -133,7 +132,7 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]
         if len(last) != flags & _LENGTH and len(last) < _LENGTH:
             raise ValueError
         bytes_left -= len(last)
-        if bytes_left < 0 or len(last) > _MAX_PATH or _FORBIDDEN_PATH.search(last):
+        if bytes_left < 0 or len(last) > _MAX_PATH or not _FORBIDDEN.isdisjoint(last.split(b"/")):
             raise ValueError
         paths.add(last)
         if source[at + _MODE] >> 4 == _SUBMODULE:

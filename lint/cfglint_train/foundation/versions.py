@@ -23,13 +23,21 @@ def parse_release(release: str) -> tuple[tuple[int, ...], int, int]:
 
     Raise `ValueError` if the text does not begin with a release.
     """
+    parts = release.split(".")
+    if all(map(str.isdecimal, parts)):  # the usual case, for which no pattern is compiled
+        return _strip_zeros(parts), 0, 0
     match = _NUMBER.match(release.strip())
     if match is None:
         raise ValueError(f"not a release: {release!r}")
-    numbers = tuple(map(_parse_number, match.group(1).split(".")))
+    return _strip_zeros(match.group(1).split(".")), _RANK[match.group(2)], _parse_number(match.group(3) or "0")
+
+
+def _strip_zeros(parts: Iterable[str]) -> tuple[int, ...]:
+    """Return the numbers of a release without zeros at the end."""
+    numbers = tuple(map(_parse_number, parts))
     while numbers and numbers[-1] == 0:
         numbers = numbers[:-1]
-    return numbers, _RANK[match.group(2)], _parse_number(match.group(3) or "0")
+    return numbers
 
 
 def _parse_number(digits: str) -> int:

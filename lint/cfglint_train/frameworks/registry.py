@@ -269,7 +269,9 @@ def find_candidates(source: bytes, syntax: str) -> list[str]:
 
 def can_start_framework(source: bytes) -> bool:
     """Return whether a source may name a framework's command or module that accepts a file."""
-    return _compile_command_pattern().search(source) is not None
+    return (
+        any(head in source for head in _list_command_heads()) and _compile_command_pattern().search(source) is not None
+    )
 
 
 _PROGRAM: Final = rb"(?<![\w./-])[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+"
@@ -303,9 +305,9 @@ _LAUNCH_OF_SCRIPT: Final = compile_on_use(rb"\b(?:accelerate launch|deepspeed|py
 
 def can_launch(source: bytes) -> bool:
     """Return whether a file other than a script may contain a command that trains."""
-    if find_candidates(source, "shell") or can_start_framework(source) or _LAUNCH_OF_SCRIPT.search(source) is not None:
+    if find_candidates(source, "shell") or can_start_framework(source):
         return True
-    return can_start_from_python(source)
+    return (b".py" in source and _LAUNCH_OF_SCRIPT.search(source) is not None) or can_start_from_python(source)
 
 
 _JOB_KEY: Final = compile_on_use(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \t]*:")
@@ -324,16 +326,20 @@ def _compile_program_pattern() -> re.Pattern[bytes]:
 
 
 @cache
-def _compile_command_pattern() -> re.Pattern[bytes]:
-    """Compile a pattern of command and module names; script paths are left out, because they are not evidence."""
+def _list_command_heads() -> tuple[bytes, ...]:
+    """Return the names of commands and modules, sorted; script paths are left out, because they are not evidence."""
     entries = (
-        entry
+        entry.encode()
         for manifest in list_frameworks().values()
         for entry in manifest.program_patterns
         if not entry.startswith("(")
     )
-    heads = {re.match(r"[\w-]*", entry)[0] for entry in entries}  # type: ignore[index]
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(heads)))})\b".encode())
+    return tuple(sorted({re.match(rb"[\w-]*", entry)[0] for entry in entries}))  # type: ignore[index]
+
+
+@cache
+def _compile_command_pattern() -> re.Pattern[bytes]:
+    return re.compile(rb"\b(?:%b)\b" % b"|".join(map(re.escape, _list_command_heads())))
 
 
 def is_probable_config(source: bytes, syntax: str) -> bool:

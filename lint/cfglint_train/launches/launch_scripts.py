@@ -353,12 +353,9 @@ class LaunchScripts:
         index = self.repositories.get_index(path)
         key = (manifest.name, index.root)
         if key not in self._argument_scripts:
-            programs = "|".join(pattern.removeprefix("(.*/)?") for pattern in manifest.program_patterns)
-            program_pattern = re.compile(programs.encode()) if programs else None
-            texts = index.compute_once(_list_argument_scripts) if program_pattern is not None else ()
-            self._argument_scripts[key] = tuple(
-                script for script, text in texts if program_pattern is not None and program_pattern.search(text)
-            )
+            programs = "|".join(pattern.removeprefix("(.*/)?") for pattern in manifest.program_patterns).encode()
+            texts = index.compute_once(_list_argument_scripts) if programs else ()
+            self._argument_scripts[key] = tuple(script for script, text in texts if re.search(programs, text))
         return self._argument_scripts[key]
 
     def can_add_option(self, companion: Config, option: str) -> bool:

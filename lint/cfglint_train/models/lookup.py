@@ -1,7 +1,7 @@
 """Model catalogue: architectures of released models, by the names that users write.
 
 The data are in `catalogue/`: `index.json`, which maps keys to files and ids, and one file per family. A lookup parses
-the index and one entry of a family file, and caches both.
+one line of the index and one entry of a family file.
 """
 
 from __future__ import annotations
@@ -48,14 +48,12 @@ def match_name(name: str) -> Match | None:
     The name of a quantized copy sets `quantization`. Models that share an entry may differ in context length (Qwen3-4B
     has 40,960 tokens, Qwen3-4B-Instruct-2507 262,144), so `context` is kept only if the name is the entry's own.
     """
-    index = _load_data("index.json")
     parsed = parse_name(name)
-    exact = index["ids"].get(name.strip("/").lower())
-    key = exact if exact is not None else index["names"].get(parsed.key)
-    if key is None:
+    exact = _find_number("ids", name.strip("/").lower())
+    number = exact if exact is not None else _find_number("names", parsed.key)
+    if number is None:
         return None
-    number, model = index["models"][key]
-    file = index["files"][number]
+    file, model = _find_model(number)
     record = load_entry(file, model)
     if parsed.quantization:
         record = record._replace(quantization=parsed.quantization)
@@ -67,6 +65,24 @@ def match_name(name: str) -> Match | None:
         record = record._replace(context=None)
     names = {model, *_load_fields(file, model).get("aliases", ())}
     return Match(record, "id" if exact is not None or name in names else "name")
+
+
+def _find_number(section: Literal["ids", "names"], name: str) -> int | None:
+    """Return the number of the model that a section of the index lists under a name, or None if it lists none.
+
+    Each name starts on its own line of the file, so the other names need not be parsed.
+    """
+    text, key = _read_text("index.json"), f"\n{json.dumps(name)}: "
+    start = text.index(f'"{section}": {{')
+    at = text.find(key, start, text.index("}", start))
+    return None if at < 0 else int(text[at + len(key) :].partition("\n")[0].rstrip(","))
+
+
+def _find_model(number: int) -> tuple[str, str]:
+    """Return the family file and the id of a model by its number, which is that of its line in the index."""
+    files, _, *models = _read_text("index.json").split("\n", number + 4)[1:]
+    file, model = json.loads(models[number].rstrip(","))
+    return json.loads(f"{{{files.rstrip(',')}}}")["files"][file], model
 
 
 def find_by_shape(dimensions: Dimensions) -> Architecture | None:

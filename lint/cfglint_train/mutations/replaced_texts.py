@@ -30,7 +30,7 @@ class ReplacedPlaceholders:
 
     def is_replaced(self, text: str) -> bool:
         """Return whether `text` is a placeholder that a script of the repository replaces."""
-        conversion = _CONVERSION.fullmatch(text)
+        conversion = _CONVERSION.fullmatch(text) if text.startswith("%") else None
         placeholder, name = (conversion[1], conversion[2]) if conversion else (text, text)
         if not _PLACEHOLDER.fullmatch(placeholder) or not placeholder.isprintable():
             return False

@@ -151,7 +151,7 @@ class Template(Mutations):
             if node is None or node.span.end - node.span.start > _MAX_PLACEHOLDER
             else self._config.document.get_text(node.span)
         )
-        return text if _PLACEHOLDER.fullmatch(text) else ""
+        return text if text.startswith(("[[", "{")) and _PLACEHOLDER.fullmatch(text) else ""
 
 
 def _is_in_open_mapping(changes: SettingChanges, route: Route) -> bool:
