@@ -28,6 +28,8 @@ EDGE_PHASES: Final = ("load", "save")
 EVALUATION_PHASE: Final = "eval"
 ROLLOUT_PHASE: Final = "rollout"
 """Rollout phase of an RL run; it alternates with the training step on the same GPUs, so rules never judge it alone."""
+HOST_PHASES: Final = ("load", *STEP_PHASES, ROLLOUT_PHASE)
+"""Phases of every run whose host memory is checked, apart from saving, which has rules of its own."""
 
 
 class Judgement(Frozen):
@@ -129,6 +131,14 @@ def _judge_worst_phase(run: Run, resource: Resource, phase_names: tuple[str, ...
         return None
     phase, budget = max(budgets, key=lambda pair: rank_budget(pair[1], capacity))
     return Judgement(phase, budget, capacity, compute_verdict(budget, capacity), run, resource, phase_names)
+
+
+def list_host_phases(run: Run) -> tuple[str, ...]:
+    """Return the phases of a run whose host memory is checked.
+
+    Resuming counts only if it is requested. Otherwise the run is not expected to find an earlier checkpoint.
+    """
+    return (*HOST_PHASES, "resume") if run.resumes else HOST_PHASES
 
 
 def find_worse_evaluation(run: Run) -> Judgement | None:

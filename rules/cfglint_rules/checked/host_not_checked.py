@@ -30,10 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import list_phases, reads_full_state_dict, suggest_sharded
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import format_breakdown, format_size
+from cfglint_train.findings.verdicts import format_breakdown, format_size, list_host_phases
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOADED_WEIGHTS, OFFLOADED, SLEEPING, SLEEPING_STATES
 from cfglint_train.runs.run import Run
@@ -50,7 +49,7 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report if the run needs a lot of host memory and its capacity is not stated."""
     if run.hardware.get_capacity("host") is not None:
         return
-    names = list_phases(run)
+    names = list_host_phases(run)
     host_budgets = [
         (phase, phase.host) for phase in run.estimate.phases if phase.name in names and phase.host is not None
     ]
@@ -64,6 +63,8 @@ def check(run: Run) -> Iterator[Report]:
     phase, host = max(offloading, key=lambda pair: pair[1].expected)
     if host.expected < _MIN_REPORTED_BYTES:
         return
+    from cfglint_rules.host.host_memory import reads_full_state_dict, suggest_sharded
+
     yield Report(
         f"host memory not checked: {phase.title} needs {format_size(host)} on one host, but its capacity is not stated",
         run.find_place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),

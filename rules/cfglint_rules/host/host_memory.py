@@ -44,7 +44,14 @@ from functools import partial
 from cfglint_rules.host.workers import has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import ROLLOUT_PHASE, Judgement, describe_verdict, format_breakdown, judge
+from cfglint_train.findings.verdicts import (
+    ROLLOUT_PHASE,
+    Judgement,
+    describe_verdict,
+    format_breakdown,
+    judge,
+    list_host_phases,
+)
 from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import STEP_PHASES
@@ -64,21 +71,9 @@ RULE: Final = Rule(
 )
 
 
-ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
-"""Phases that the rule checks for every run."""
-
-
-def list_phases(run: Run) -> tuple[str, ...]:
-    """Return the phases that the rule checks for a run.
-
-    Resuming counts only if it is requested. Otherwise the run is not expected to find an earlier checkpoint.
-    """
-    return (*ALWAYS_REPORTED_PHASES, "resume") if run.resumes else ALWAYS_REPORTED_PHASES
-
-
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if loading, training or resuming does not fit in host memory or is tight."""
-    judgement = judge(run, "host", list_phases(run))
+    judgement = judge(run, "host", list_host_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
     is_left = judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement)
@@ -145,7 +140,7 @@ def _build_loading_fix(judgement: Judgement) -> Fix | None:
         return None
     run = judgement.run
     changes: dict[Field, Any] = {"parallel.cpu_efficient_loading": True}
-    after = judge(run.replace_fields(changes), "host", list_phases(run))
+    after = judge(run.replace_fields(changes), "host", list_host_phases(run))
     if after is None or after.verdict != "fits":
         return None
     overrides_broadcast = run.plan.parallel.broadcasts_weights is False and run.is_stated("parallel.broadcasts_weights")

@@ -35,11 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import ALWAYS_REPORTED_PHASES
 from cfglint_rules.host.workers import USUAL_WORKERS, has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import judge
+from cfglint_train.findings.verdicts import HOST_PHASES, judge
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.calibration import load_table
@@ -52,7 +51,7 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report if the ranks of a node start too many workers."""
     if not has_too_many_workers(run):
         return
-    judgement = judge(run, "host", ALWAYS_REPORTED_PHASES)
+    judgement = judge(run, "host", HOST_PHASES)
     is_left = judgement is not None and judgement.verdict == "does not fit" and is_caused_by_workers(judgement)
     worker_bytes, workers, ranks = (
         load_table().coefficients["worker"],
