@@ -9,7 +9,6 @@ from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.judging.result import CheckedFile, Trouble
 from cfglint_train.repository.documents import SkippedFile
-from cfglint_train.runs.not_estimated import is_training_run
 from cfglint_train.runs.run import Run
 from cfglint_train.settings import pragmas
 
@@ -69,7 +68,7 @@ class Ledger:
 
     def add_run(self, run: Run) -> None:
         """Count a run and record the companions that it reads."""
-        self.run_count += is_training_run(run)
+        self.run_count += run.is_training_run
         if run.companions:
             from cfglint_train.judging.sharing import get_job
 

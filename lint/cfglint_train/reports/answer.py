@@ -36,9 +36,7 @@ def answer_lint(result: Result) -> str | None:
     run = places.choose_worse(result.runs[0])
     if not isinstance(run, Run) or not run.is_estimated:
         return None
-    from cfglint_train.runs.not_estimated import is_training_run
-
-    if not run.estimate.phases and not is_training_run(run):
+    if not run.estimate.phases and not run.is_training_run:
         return None
     solution, corrected = None, places.find_corrected(run) or run
     # MEM001 has already searched for the solution.
@@ -176,8 +174,6 @@ def list_gaps(
 
     Unread runs count if their file is among `named_paths`. So does a companion file, unless nothing else is known.
     """
-    from cfglint_train.runs.not_estimated import is_training_run
-
     named = {os.path.abspath(path) for path in named_paths}
     gaps = [
         (item.path, item.message.removeprefix("run not checked: "))
@@ -187,7 +183,7 @@ def list_gaps(
     is_other_known = bool(gaps) or any(run.estimate.has_step for run in runs)
     for run in runs:
         path = run.main.document.path if isinstance(run, Run) else run.path
-        is_companion = isinstance(run, Run) and not is_training_run(run)
+        is_companion = isinstance(run, Run) and not run.is_training_run
         gap = find_gap(run)
         if gap is not None and not (is_companion and is_other_known and os.path.abspath(path) not in named):
             gaps.append((path, f"{gap.message}; {gap.help}"))

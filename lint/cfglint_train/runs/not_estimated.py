@@ -76,7 +76,7 @@ def explain_not_estimated(run: Run) -> NotEstimated | None:
 
     Reasons that no setting can remove come first.
     """
-    if run.estimate.has_step or not is_training_run(run):
+    if run.estimate.has_step or not run.is_training_run:
         return None
     unsupported = _find_unsupported(run)
     if unsupported is not None:
@@ -126,11 +126,6 @@ def _find_cause(run: Run, field: Field) -> Field:
     if field != STRATEGY or run.get_origin(field) is not None:
         return field
     return next((ranks for ranks in _CLUSTER_FIELDS if ranks in run.resolved_plan.unreadable_fields), field)
-
-
-def is_training_run(run: Run) -> bool:
-    """Return whether the main config is a job of its own. A companion file alone states too little for a verdict."""
-    return run.main.role == "main" and not run.framework.is_companion
 
 
 def _explain_model(run: Run) -> NotEstimated:

@@ -217,6 +217,11 @@ class Run:
         return self._estimate is not None
 
     @property
+    def is_training_run(self) -> bool:
+        """True if the main config is a job of its own. A companion file alone states too little for a verdict."""
+        return self.main.role == "main" and not self.framework.is_companion
+
+    @property
     def resumes(self) -> bool:
         """True if the files make the run load a checkpoint, rather than a framework look for one by default."""
         checkpoint = self.plan.checkpoint

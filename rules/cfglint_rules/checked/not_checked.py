@@ -37,7 +37,6 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import UNUSABLE_VALUE, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.runs.not_estimated import explain_not_estimated
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory", folds=True)
@@ -45,6 +44,10 @@ RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory", folds=Tr
 
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if no training step could be estimated."""
+    if run.estimate.has_step:
+        return
+    from cfglint_train.runs.not_estimated import explain_not_estimated
+
     problem = explain_not_estimated(run)
     if problem is not None and not run.inputs.is_checked_elsewhere:
         # The report depends on no field: a missing setting is missing at every release.

@@ -91,8 +91,6 @@ def _report_unread_by_program(config: Config) -> Iterator[Report]:
     A setting may be in the file or in an option of a launch. All runs of a script share the launch, so only the first
     run of a script yields reports.
     """
-    from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER  # few launches set idle options
-
     keys = get_checked_keys(config)
     if keys is None or (config.document.syntax == "python" and config.root != (0,)):
         return
@@ -100,6 +98,8 @@ def _report_unread_by_program(config: Config) -> Iterator[Report]:
         entry = None if config.document.syntax == "python" else config.get_entry(name)
         settings = [] if entry is None else [(config.document, entry)]
         for document, stated in (*settings, *_list_launch_options(config, name)):
+            from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER  # few programs have idle settings
+
             value = document.build_value(stated.value)
             if value is not None and HF_ARGPARSER.boolean.read_or_none(value) is not False:
                 place = Place(document, stated.key.span)
