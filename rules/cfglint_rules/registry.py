@@ -118,7 +118,7 @@ def _check_if_needed(rule: Rule, subject: Any) -> Iterable[Report]:
         return ()
     if rule.inputs and not any(getattr(subject.inputs, name) for name in rule.inputs):
         return ()
-    if rule.capacities and all(subject.hardware.get_capacity(name) is None for name in rule.capacities):
+    if rule.capacities and not any(map(subject.hardware.is_stated, rule.capacities)):
         return ()
     if rule.code not in _checkers:
         _checkers[rule.code] = load_module(rule).check

@@ -41,7 +41,7 @@ class Rule(Frozen):
     inputs: tuple[str, ...] = ()
     """Fields of `RunInputs`, such as `companions`; `check` is called, and its module imported, if one is not empty."""
     capacities: tuple[Resource, ...] = ()
-    """Resources; `check` is called, and its module imported, only if the capacity of one of them is known."""
+    """Resources; `check` is called, and its module imported, only if the capacity of one of them is stated."""
     writes: tuple[Field, ...] = ()
     """Plan fields that its fixes change, except fixes that are chosen with the estimate."""
     estimates: tuple[Resource, ...] = ()

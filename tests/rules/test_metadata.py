@@ -30,7 +30,7 @@ def test_the_metadata_is_what_the_modules_state():
         assert module.RULE._replace(module=rule.module) == rule
         assert {*rule.needs, *rule.writes} <= {*FIELDS}
         assert {*rule.inputs} <= {*RunInputs._fields}
-        assert {*rule.capacities} <= {*rule.estimates}
+        assert {*rule.capacities} <= {"gpu", "host", "disk"}
         assert bool(rule.writes) <= (rule.fix is not None)
         assert hasattr(module, "refused") == rule.refuses
 

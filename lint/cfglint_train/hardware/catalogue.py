@@ -47,6 +47,10 @@ class Hardware(Frozen):
         """Return the bytes at a place of a budget (gpu, host or disk). Raise KeyError for another place."""
         return {"gpu": self.gpu_bytes, "host": self.host_bytes, "disk": self.disk_bytes}[place]
 
+    def is_stated(self, place: str) -> bool:
+        """Return whether the capacity of a place of a budget is stated; that of the GPU may only be assumed."""
+        return self.get_capacity(place) is not None and (place != "gpu" or self.gpu_origin.kind != "assumed")
+
     @property
     def compute_capability(self) -> float | None:
         """CUDA compute capability as a number (9.0), or None for an unknown card or another vendor's."""

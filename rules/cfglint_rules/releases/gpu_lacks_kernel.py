@@ -35,13 +35,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint_rules.companions.bf16_cards import AMPERE
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "REL004", "gpu-lacks-kernel", "error", fix="safe", writes=("activations.attention",), rests_on_release=True
+    "REL004",
+    "gpu-lacks-kernel",
+    "error",
+    fix="safe",
+    capacities=("gpu",),
+    writes=("activations.attention",),
+    rests_on_release=True,
 )
 
 ADA: Final = 8.9
@@ -50,10 +57,8 @@ ADA: Final = 8.9
 def check(run: Run) -> Iterator[Report]:
     """Yield a report for every kernel or data type that the GPU does not support."""
     capability = run.hardware.compute_capability
-    if capability is None or run.hardware.gpu_origin.kind == "assumed":
+    if capability is None:
         return
-    from cfglint_rules.companions.bf16_cards import AMPERE  # few runs state their GPU
-
     gpu_text = f"{run.hardware.gpu} has {capability}"
     compute, key = run.plan.precision.compute, run.spell_key("precision.compute")
     if run.plan.activations.attention == "flash" and capability < AMPERE:

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
@@ -50,6 +51,7 @@ RULE: Final = Rule(
     fix="unsafe",
     writes=("batch.accumulation", "batch.micro"),
     estimates=("gpu",),
+    capacities=("gpu",),
 )
 
 
@@ -62,8 +64,6 @@ def check(run: Run) -> Iterator[Report]:
     offer = speedups.find_speedup(run, "accumulation")
     if offer is None:
         return
-    from cfglint_train.findings.wording import format_changes
-
     before, after = speedups.compute_rank_traffic(offer.before), speedups.compute_rank_traffic(offer.after)
     yield Report(
         f"weights are gathered for each of {offer.before.batch.accumulation} micro batches per step; "

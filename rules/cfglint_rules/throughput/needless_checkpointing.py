@@ -38,12 +38,19 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
-    "PRF005", "needless-checkpointing", "info", fix="unsafe", writes=("activations.checkpointing",), estimates=("gpu",)
+    "PRF005",
+    "needless-checkpointing",
+    "info",
+    fix="unsafe",
+    writes=("activations.checkpointing",),
+    estimates=("gpu",),
+    capacities=("gpu",),
 )
 
 _FIELD: Final = "activations.checkpointing"
@@ -60,8 +67,6 @@ def check(run: Run) -> Iterator[Report]:
     share, offer = speedups.compute_recomputation(run), speedups.find_speedup(run, "checkpointing")
     if offer is None or share < _MIN_SHARE:
         return
-    from cfglint_train.findings.wording import format_changes
-
     yield Report(
         f"activations are recomputed (`{run.spell_key(_FIELD)}`), but without that the run "
         f"needs {format_gib(offer.expected)} of {format_gib(run.hardware.gpu_bytes or 0)} per GPU",

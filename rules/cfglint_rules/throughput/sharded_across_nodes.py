@@ -44,6 +44,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
@@ -55,6 +56,7 @@ RULE: Final = Rule(
     fix="unsafe",
     writes=("parallel.replicas", "parallel.secondary_partition", "parallel.sharding"),
     estimates=("gpu",),
+    capacities=("gpu",),
 )
 
 
@@ -67,8 +69,6 @@ def check(run: Run) -> Iterator[Report]:
     offer = speedups.find_speedup(run, "hybrid")
     if offer is None:
         return
-    from cfglint_train.findings.wording import format_changes
-
     before, after = speedups.compute_node_traffic(offer.before), speedups.compute_node_traffic(offer.after)
     yield Report(
         f"weights are gathered across {offer.before.ranks.nodes} nodes, but a copy per node would fit: "

@@ -47,6 +47,7 @@ RULE: Final = Rule(
     needs={"parallel.reduce_bucket": ()},
     writes=("parallel.reduce_bucket",),
     estimates=("gpu",),
+    capacities=("gpu",),
 )
 
 _FIELD: Final = "parallel.reduce_bucket"
