@@ -36,7 +36,9 @@ from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("BAT001", "deepspeed-batch-identity", "error", particular=True, fix="safe", depends_on_unseen_flags=True)
+RULE: Final = Rule(
+    "BAT001", "deepspeed-batch-identity", "error", particular=True, fix="safe", depends_on_unseen_flags=True
+)
 
 
 _UNEVEN: Final = "the batch does not come out even over the ranks"
