@@ -8,10 +8,10 @@ from cfglint_train.memory import setup_builder
 from cfglint_train.memory.estimate import estimate
 from tests.memory.generated import make_cases
 
-FLOWS = ("batch.", "sequence.")
+FLOWS = ("batch.", "sequence.", "checkpoint.", "eval.", "logging.", "data.")
 
 
-def test_a_job_is_read_without_its_batch() -> None:
+def test_a_job_is_read_without_its_batch_and_files() -> None:
     """Read none of the fields that are removed from the plan."""
     setup_builder.build_job.cache_clear()
     for plan, architecture, _ in make_cases(200, seed=21):
@@ -21,6 +21,7 @@ def test_a_job_is_read_without_its_batch() -> None:
         for ends in (True, False):
             _, _, reader = setup_builder.build_job(job, architecture, ends, 2)
             assert not [field for field in reader.fields if field.startswith(FLOWS)]
+            assert reader.plan == setup_builder.drop_output(reader.plan)
             assert not {"model.overrides", "model.architecture"}.intersection(reader.fields)
 
 

@@ -100,6 +100,26 @@ def estimate(
     return result
 
 
+def estimate_checkpoint(
+    plan: Plan, architecture: Architecture, hardware: Hardware | None, unreadable: frozenset[Field]
+) -> Phase | None:
+    """Return host and disk of the phase that saves a checkpoint, or None if `estimate` has no such phase.
+
+    Most fields that decide what is saved change no other phase, so the steps are not estimated.
+    """
+    setup_and_job, reader = read_setup_and_job(plan, architecture, unreadable=unreadable)
+    if setup_and_job is None:
+        phases = _estimate_without_batch(plan, architecture, hardware, reader)
+    elif (
+        setup_and_job[0].ranks.pipeline > 1
+        and read_setup_and_job(plan, architecture, last_stage=False, unreadable=unreadable)[0] is None
+    ):
+        return None
+    else:
+        phases = tuple(_build_phases_between_steps(build_uncertainty(setup_and_job[1], hardware, None))[1])
+    return next((phase._replace(gpu=None) for phase in phases if phase.name == "save"), None)
+
+
 _BATCH_FIELDS: Final = frozenset(("batch.micro", "sequence.length"))
 
 

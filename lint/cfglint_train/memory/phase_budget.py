@@ -6,13 +6,13 @@ A search makes thousands of estimates. Comparisons are therefore written out: ca
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import comparable, reserve, transients
-from cfglint_train.memory.activations import compute_activations
+from cfglint_train.memory.activations import Activations, compute_activations
 from cfglint_train.memory.budget import Budget, Phase
 from cfglint_train.memory.calibration import CoefficientTable, Residual, load_table
 from cfglint_train.memory.component import Component
@@ -159,9 +159,13 @@ class PhaseBudget:
         plan = reader.plan
         self.setup, self.reader, self.plan = setup, reader, plan
         self.uncertainty, self.job = uncertainty, uncertainty.job
-        self.flow = compute_activations(setup)
         self.basis = (setup, plan, uncertainty.capacity)
         self.lengths = None if setup.batch.records == 0 else reserve.load_lengths(setup.batch.records)
+
+    @cached_property
+    def flow(self) -> Activations | None:
+        """Activations of the step, which the phases between steps do not need; None for a family without a formula."""
+        return compute_activations(self.setup)
 
     def build_gpu_budget(
         self,

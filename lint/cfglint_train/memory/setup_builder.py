@@ -107,11 +107,31 @@ def drop_batch(plan: Plan) -> Plan:
     return plan._replace(model=model, batch=batch, sequence=_NO_BATCH.sequence)
 
 
+def drop_output(plan: Plan) -> Plan:
+    """Return the plan with only the groups of fields that `_build_setup` depends on: no length, output or data."""
+    empty = _NO_BATCH
+    return plan._replace(
+        batch=empty.batch, checkpoint=empty.checkpoint, eval=empty.eval, logging=empty.logging, data=empty.data
+    )
+
+
 @lru_cache(maxsize=256)
 def build_job(
     plan: Plan, architecture: Architecture, last_stage: bool, accumulation: int
 ) -> tuple[Job | None, Ranks, Reader]:
     """Return the job of a plan without a batch (None if fields are missing), its ranks, and the reader."""
+    setup, ranks, reader = _build_job_setup(drop_output(plan), architecture, last_stage, accumulation)
+    return None if setup is None else Job(setup, plan), ranks, reader
+
+
+@lru_cache(maxsize=256)
+def _build_job_setup(
+    plan: Plan, architecture: Architecture, last_stage: bool, accumulation: int
+) -> tuple[Setup | None, Ranks, Reader]:
+    """Return the setup of a job (None if fields are missing), its ranks, and the reader.
+
+    Jobs that differ only in what they read and write share it.
+    """
     reader = Reader(plan)
     strategy, tuning = reader.require("parallel.strategy"), reader.require("method.tuning")
     ranks = read_ranks(reader, strategy)
@@ -134,7 +154,7 @@ def build_job(
     setup = _build_setup(
         reader, (architecture, rank_architecture), part, ranks, formats, trained, optimizer, accumulation
     )
-    return Job(setup, plan), ranks, reader
+    return setup, ranks, reader
 
 
 def _add_batch(reader: Reader, job: Setup, length: int, flow: tuple[int, int, int | None, int]) -> Setup:

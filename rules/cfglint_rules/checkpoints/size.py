@@ -14,13 +14,21 @@ MAX_EXPECTED_CHECKPOINTS: Final = 50
 
 
 def estimate_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
-    """Return the save phase with a single checkpoint on disk, after optional changes to the plan."""
+    """Return host and disk of the save phase with a single checkpoint on disk, after optional changes to the plan."""
     single_checkpoint: dict[Field, Any] = {
         "checkpoint.keep": 0,
         "checkpoint.keep_unsharded": 0,
         "checkpoint.rotates_first": True,
     }
-    return run.replace_fields({**(changes or {}), **single_checkpoint}).estimate.find_phase("save")
+    return run.replace_fields({**(changes or {}), **single_checkpoint}).compute_once(_estimate_save)
+
+
+def _estimate_save(run: Run) -> Phase | None:
+    if run.architecture is None:
+        return None
+    from cfglint_train.memory.estimate import estimate_checkpoint
+
+    return estimate_checkpoint(run.plan, run.architecture, run.hardware, run.resolved_plan.unreadable_fields)
 
 
 def is_no_limit(limit: Any, save_count: int | None) -> bool:
