@@ -155,6 +155,11 @@ class Config:
         """Release of the framework itself. Raises KeyError if it was not resolved."""
         return self.releases.by_package[self.framework].version
 
+    @property
+    def default_note(self) -> str:
+        """Note on the origin of the framework's defaults: the framework and its release."""
+        return f"{self.framework} {self.release}"
+
     def replace(self, document: Document | None = None, overrides: Mapping[Route, Override] | None = None) -> Config:
         """Return the same configuration with another document or other overrides."""
         new_overrides = self.overrides if overrides is None else overrides
@@ -382,12 +387,12 @@ def find_origin(config: Config, *keys: str) -> Origin:
 
 def build_default_origin(config: Config, route: Route) -> Origin:
     """Return the origin of a framework's default."""
-    return _cache_default_origin(config.framework, config.release, route)
+    return _cache_default_origin(config.framework, config.default_note, route)
 
 
 @lru_cache(maxsize=8192)
-def _cache_default_origin(framework: str, release: str, route: Route) -> Origin:
-    return Origin("default", note=f"{framework} {release}", key=format_route(route), framework=framework)
+def _cache_default_origin(framework: str, note: str, route: Route) -> Origin:
+    return Origin("default", note=note, key=format_route(route), framework=framework)
 
 
 def refuse_override(config: Config, route: Route) -> None:

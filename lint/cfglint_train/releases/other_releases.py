@@ -7,17 +7,18 @@ well as in tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.lens import Auto, Config
+from cfglint_train.frameworks.lens import Auto, Config, Lens
 from cfglint_train.frameworks.lens_types import has_fixed_default
 from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue
 from cfglint_train.plan.reading import ResolvedPlan, is_equal
+from cfglint_train.plan.releases import Releases
 
 
 class AlternativeDefaults(Frozen):
@@ -29,6 +30,44 @@ class AlternativeDefaults(Frozen):
     release: str
     defaults: Mapping[Field, FieldValue | None]
     """Default by field; None for a field without a default at `release`."""
+
+
+class _ReleaseProbe(Config):
+    """A config that records whether its releases are read, so that lenses without this need are read once."""
+
+    __slots__ = ("_dependent", "_releases", "is_release_read")
+
+    def __init__(self, config: Config, releases: Releases) -> None:
+        """Copy a config with other releases."""
+        self.is_release_read = False
+        self._dependent: set[Callable[[Config], Any]] = set()
+        super().__init__(config.framework, config.document, releases, config.root, config.role, config.overrides)
+        self.assumption, self.evidence = config.assumption, config.evidence
+        self.launch_overrides, self.launches = config.launch_overrides, config.launches
+
+    @property
+    def releases(self) -> Releases:  # type: ignore[override]
+        """Releases; the read is recorded."""
+        self.is_release_read = True
+        return self._releases
+
+    @releases.setter
+    def releases(self, releases: Releases) -> None:
+        self._releases = releases
+
+    @property
+    def default_note(self) -> str:
+        """Note on the origin of the framework's defaults, which decides no value."""
+        return f"{self.framework} {self._releases.by_package[self.framework].version}"
+
+    def compute_once(self, work: Callable[[Config], Any]) -> Any:
+        """Return the cached result of `work`; if its computation read the releases, so does every use."""
+        was_read, self.is_release_read = self.is_release_read, work in self._dependent
+        result = super().compute_once(work)
+        if self.is_release_read:
+            self._dependent.add(work)
+        self.is_release_read |= was_read
+        return result
 
 
 def find_alternative_defaults(configs: Iterable[Config], base: ResolvedPlan) -> tuple[AlternativeDefaults, ...]:
@@ -69,18 +108,38 @@ def _find_for_package(config: Config, package: str, base: ResolvedPlan) -> Itera
         field: _get_value(current.values.get(field)) for field in fields if _is_default_in_both(field, base, current)
     }
     seen: list[Mapping[Field, FieldValue | None]] = []
+    is_probed = False
     for release in reversed(window.releases):
         if release == window.chosen:
             continue
-        other_values = frameworks.read_lenses(lenses, config.replace_release(package, release)).values
+        if is_probed:
+            values = frameworks.read_lenses(lenses, config.replace_release(package, release)).values
+        else:
+            probe, is_probed = _ReleaseProbe(config, config.releases.replace_release(package, release)), True
+            values, moving_fields = _read_and_probe(lenses, probe)
+            current_defaults = {field: value for field, value in current_defaults.items() if field in moving_fields}
+            # A later lens may override a field, so all lenses of a field are read.
+            lenses = tuple(lens for lens in lenses if not moving_fields.isdisjoint(lens.fields))
         defaults = {
-            field: other_values.get(field)
+            field: values.get(field)
             for field, default in current_defaults.items()
-            if _is_default(other := other_values.get(field)) and not is_equal(default, _get_value(other))
+            if _is_default(other := values.get(field)) and not is_equal(default, _get_value(other))
         }
         if defaults and not any(_is_same(defaults, other) for other in seen):
             seen.append(defaults)
             yield AlternativeDefaults(f"{RELEASE}{package}", window.chosen, release, defaults)
+
+
+def _read_and_probe(lenses: Iterable[Lens], config: _ReleaseProbe) -> tuple[Mapping[Field, FieldValue], Set[Field]]:
+    """Return the fields that `lenses` read in a config, and those of the lenses that read its releases."""
+    plan = ResolvedPlan()
+    moving_fields: set[Field] = set()
+    for lens in lenses:
+        config.is_release_read = False
+        plan.update(frameworks.read_lenses((lens,), config))
+        if config.is_release_read:
+            moving_fields.update(lens.fields)
+    return plan.values, moving_fields
 
 
 def _is_default_in_both(field: Field, base: ResolvedPlan, config_plan: ResolvedPlan) -> bool:
