@@ -169,11 +169,16 @@ def _find_tier(run: Run, kind: str, field: Field) -> int:
     return REPLACES if tier == FILLS_IN and run.is_stated(field) else tier
 
 
-def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
-    """Yield the moves in the table that apply to a run and can be written, with their field."""
+def _generate_moves(
+    run: Run, lacking: LackingPhases, wanted_field: Field | None = None
+) -> Iterator[tuple[Field, Move]]:
+    """Yield the moves in the table that apply to a run and can be written, with their field.
+
+    `wanted_field`: the only field whose moves are drafted; None for all.
+    """
     for row in load_table()["moves"]:
         field = get_field(row["field"])
-        if not _is_applicable(run, row, field, lacking):
+        if wanted_field not in (None, field) or not _is_applicable(run, row, field, lacking):
             continue
         limit_field = (
             get_field(row["unstated_at_most"]) if "unstated_at_most" in row and not run.is_stated(field) else None
@@ -351,8 +356,7 @@ def _build_move(
 
 def find_move(run: Run, field: Field) -> Move | None:
     """Return the first move of `field` in the table that applies and can be written, or None."""
-    moves = (move for moved_field, move in _generate_moves(run, ()) if moved_field == field)
-    return next((move for move in moves if is_accepted(run, move.changes)), None)
+    return next((move for _, move in _generate_moves(run, (), field) if is_accepted(run, move.changes)), None)
 
 
 def is_accepted(run: Run, changes: Mapping[Field, Any]) -> bool:

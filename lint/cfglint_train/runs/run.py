@@ -53,6 +53,9 @@ _PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
 GPU: Final = "gpu"
 """Name of the fact for the GPU, which is not a plan field."""
 
+_MAX_CHANGED: Final = 64
+"""Maximum number of changed runs that a run keeps."""
+
 Outcome = TypeVar("Outcome")
 
 
@@ -159,6 +162,8 @@ class Run:
         self._estimate: Estimate | None = None
         self._results: dict[Callable[[Run], Any], Any] = {}
         self._scenarios: dict[Any, Run] = {}
+        self._changed: dict[frozenset[tuple[Field, Any]], Run] = {}
+        self._refusals: dict[frozenset[tuple[str, bytes]], frozenset[str]] = {}
         self.is_scenario = False
         """True for a copy with another possible value of a fact.
 
@@ -244,7 +249,20 @@ class Run:
         return self._estimate
 
     def replace_fields(self, changes: Mapping[Field, Any]) -> Run:
-        """Return the same job with other values of some plan fields; dependent fields are inferred again."""
+        """Return the same job with other values of some plan fields; dependent fields are inferred again.
+
+        The last changed runs are kept, because rules and searches ask for the same changes. A long search asks for
+        thousands.
+        """
+        key = frozenset(changes.items())
+        changed = self._changed.get(key)
+        if changed is None:
+            if len(self._changed) >= _MAX_CHANGED:
+                self._changed.clear()
+            changed = self._changed[key] = self._build_changed(changes)
+        return changed
+
+    def _build_changed(self, changes: Mapping[Field, Any]) -> Run:
         stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, value in changes.items():
             current = stated_plan.values.get(field)
@@ -267,7 +285,12 @@ class Run:
 
         A reason is that the job would stop, that the texts change nothing, or that a rule would change them back.
         """
-        return frozenset() if self.inputs.find_refusals is None else self.inputs.find_refusals(self, texts)
+        if self.inputs.find_refusals is None:
+            return frozenset()
+        key = frozenset(texts.items())
+        if key not in self._refusals:
+            self._refusals[key] = self.inputs.find_refusals(self, texts)
+        return self._refusals[key]
 
     def replace_gpu(self, gpu: str) -> Run:
         """Return the same job on another GPU, given by its name or memory size."""
