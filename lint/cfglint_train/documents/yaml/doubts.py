@@ -22,6 +22,8 @@ _FORMS: Final = (
     compile_on_use(rb"-(?:(?<=[\s\[{,:-][0-9]{4}-)|(?<=\A[0-9]{4}-))[0-9][0-9]?-[0-9]"),  # dates
     compile_on_use(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
 )
+_COMMENT: Final = compile_on_use(rb"(?:^| )#[ !#-&(-\[\]-~]*$", re.M)
+"""A comment of printable ASCII. It has neither quotes nor escapes, so it is harmless even if it is part of a scalar."""
 _LONG_NUMBER: Final = compile_on_use(rb"[0-9:_.]{300}")
 """Pattern found in every number that is too long for PyYAML: 4,300 digits, or 173 parts in base 60."""
 
@@ -31,6 +33,7 @@ def is_doubtful(source: bytes) -> bool:
 
     `tests/fuzz/test_yaml_loaders.py` tests this.
     """
+    source = _COMMENT.sub(b"", source)
     characters = set(source)  # search for a sign only if all of its bytes occur
     return (
         any(characters.issuperset(sign) and sign in source for sign in _SIGNS)
