@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -291,6 +291,7 @@ def _load_shapes() -> tuple[tuple[str, _Shape], ...]:
     return tuple((clue, shape) for shape in shapes for clue in shape.clues)
 
 
+@lru_cache(maxsize=1024)  # reports repeat most texts
 def mask(text: str) -> str:
     """Replace every character of a credential in a text with an asterisk, so that lines and columns stay the same."""
     parts: list[str] = []
