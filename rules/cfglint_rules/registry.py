@@ -113,10 +113,15 @@ def get_checker(rule: Rule) -> Callable[[Any], Iterable[Report]]:
     return partial(_check_if_needed, rule)
 
 
+def is_needed(rule: Rule, run: Any) -> bool:
+    """Return whether a run has the plan values and inputs without which a rule reports nothing."""
+    if rule.needs and not rule.has_needs(run.plan):
+        return False
+    return not rule.inputs or any(getattr(run.inputs, name) for name in rule.inputs)
+
+
 def _check_if_needed(rule: Rule, subject: Any) -> Iterable[Report]:
-    if rule.needs and not rule.has_needs(subject.plan):
-        return ()
-    if rule.inputs and not any(getattr(subject.inputs, name) for name in rule.inputs):
+    if not is_needed(rule, subject):
         return ()
     if rule.capacities and not any(map(subject.hardware.is_stated, rule.capacities)):
         return ()

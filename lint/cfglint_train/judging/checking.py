@@ -60,6 +60,10 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
             corrected_run = run
             if run is not None and rule.estimates:
                 corrected_run = run.corrected = run.corrected or correct_typos(run, selection)
+            if corrected_run is not None and not any(
+                registry.is_needed(rule, candidate) for candidate in dict.fromkeys((run, corrected_run))
+            ):
+                continue  # recording what a rule reads costs more than most rules
             checker = registry.get_checker(rule)
             if run is None or corrected_run is None or corrected_run is run:
                 reports = _run_rule(rule, checker, main, run)
