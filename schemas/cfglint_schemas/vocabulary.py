@@ -24,6 +24,8 @@ class Vocabulary(KeyFactSource):
         "_names",
         "_names_by_needs",
         "_places_by_route",
+        "_selected",
+        "_settings",
     )
 
     def __init__(self, framework: str, text: str) -> None:
@@ -38,6 +40,9 @@ class Vocabulary(KeyFactSource):
         """Accepted names, by the values of the keys that other keys need."""
         self._places_by_route: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         self._answers: dict[tuple[Any, ...], dict[Any, Any]] = {}
+        self._settings: Mapping[str, Any] | None = {}
+        self._selected: tuple[str | None, ...] = ()
+        """Values of the selectors in `_settings`, the settings of the last context; look-ups come in long series."""
 
     def find_fact(self, route: Route, release: str, context: Context = UNKNOWN) -> KeyFact | None:
         """Return the fact about a key, or None if no release has the name at that place.
@@ -188,9 +193,11 @@ class Vocabulary(KeyFactSource):
 
     def _build_cache_key(self, release: str, context: Context) -> tuple[Any, ...]:
         """Return the parts of the release and the context that decide which definitions apply at a route."""
-        settings, selectors = context.settings or {}, self.selectors
-        selected = tuple([value if isinstance(value := settings.get(name), str) else None for name in selectors])
-        return (release, context.entry, context.definitions, selected, *context.releases.items())
+        if context.settings is not self._settings:
+            self._settings, settings = context.settings, context.settings or {}
+            values = [settings.get(name) for name in self.selectors]
+            self._selected = tuple([value if isinstance(value, str) else None for value in values])
+        return (release, context.entry, context.definitions, self._selected, *context.releases.items())
 
     def _list_places_below(
         self, places: list[Mapping[str, Any]], route: Route, part: str | int, release: str, context: Context
