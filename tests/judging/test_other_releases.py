@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cfglint_train.findings.finding import Finding
+from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import FieldValue
+from cfglint_train.plan.reading import is_equal
+from cfglint_train.releases.other_releases import RELEASE
+from tests.support.corpus import REPOSITORY
 from tests.support.linting import lint, list_runs
 
 # FlashAttention 2 is the default since 0.8.10 (`--attn_implementation`); before, `--flash_attn` enabled it. `--bf16`
@@ -101,3 +109,42 @@ def test_an_estimate_is_asked_again_with_other_defaults(tmp_path: Path, facts: s
     assert finding.severity == severity
     assumed = {ground.fact for ground in finding.rests_on if ground.grade == "assumed"}
     assert assumed == ({"release:llamafactory"} if severity == "warning" else set())
+
+
+STATED = object()
+
+
+def get_default(values: Mapping[Field, FieldValue], field: Field) -> Any:
+    """Return the default of a field, None if it has none, or STATED."""
+    value = values.get(field)
+    return None if value is None else value.value if value.origin.kind == "default" else STATED
+
+
+@pytest.mark.parametrize("folder", ["llamafactory", "olmo", "openrlhf"])
+def test_lenses_that_read_no_release_have_the_same_defaults_everywhere(folder: str) -> None:
+    """Find the same defaults as by reading the whole config at every candidate release."""
+    number = 0
+    for run in list_runs(REPOSITORY / "fixtures" / folder):
+        found = {(item.fact, item.release): item.defaults for item in run.alternative_defaults}
+        for config in run.configs:
+            values = frameworks.read_config(config).values
+            manifest = frameworks.load(config.framework).manifest
+            for package in {manifest.package, manifest.companion_package} & config.releases.by_package.keys():
+                seen: list[dict[Field, Any]] = []
+                for release in reversed(config.releases.find_candidates(package).releases):
+                    other_values = frameworks.read_config(config.replace_release(package, release)).values
+                    defaults = {
+                        field: default
+                        for field in {**values, **other_values}
+                        if get_default(run.stated_plan.values, field) is not STATED
+                        and is_equal(get_default(values, field), get_default(run.stated_plan.values, field))
+                        and (default := get_default(other_values, field)) is not STATED
+                        and not is_equal(get_default(values, field), default)
+                    }
+                    if defaults and defaults not in seen:
+                        seen.append(defaults)
+                        alternative = found.pop((f"{RELEASE}{package}", release))
+                        assert {field: value and value.value for field, value in alternative.items()} == defaults
+                        number += 1
+        assert not found
+    assert number
