@@ -263,6 +263,8 @@ def is_generated(text: str) -> bool:
 
     Misses about 20 in 1,000 values of 16 random letters and digits. Words, releases and model names do not count.
     """
+    if not any(map(str.isdigit, text)):  # most words of a config
+        return False
     if is_opaque(text):
         return True
     if re.fullmatch(_LONG, text) is None or _is_path(text):
@@ -273,7 +275,7 @@ def is_generated(text: str) -> bool:
         or (char.islower() and following.isupper())
         for char, following in zip(text, text[1:], strict=False)
     )
-    return turns >= max(3, len(text) / 6) and any(map(str.isdigit, text))
+    return turns >= max(3, len(text) / 6)
 
 
 def _is_path(text: str) -> bool:
