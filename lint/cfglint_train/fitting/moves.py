@@ -178,7 +178,7 @@ def _generate_moves(
     """
     for row in load_table()["moves"]:
         field = get_field(row["field"])
-        if wanted_field not in (None, field) or not _is_applicable(run, row, field, lacking):
+        if not _is_applicable(run, row, field, lacking) or wanted_field not in (None, field):
             continue
         limit_field = (
             get_field(row["unstated_at_most"]) if "unstated_at_most" in row and not run.is_stated(field) else None
