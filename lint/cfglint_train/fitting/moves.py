@@ -178,6 +178,7 @@ def _generate_moves(
     """
     for row in load_table()["moves"]:
         field = get_field(row["field"])
+        # The order matters: a finding rests on the fields that are read here, whatever field is wanted.
         if not _is_applicable(run, row, field, lacking) or wanted_field not in (None, field):
             continue
         limit_field = (
