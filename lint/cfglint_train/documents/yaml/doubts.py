@@ -33,7 +33,10 @@ def is_doubtful(source: bytes) -> bool:
 
     `tests/fuzz/test_yaml_loaders.py` tests this.
     """
-    source = _COMMENT.sub(b"", source)
+    return _has_sign(source) and _has_sign(_COMMENT.sub(b"", source))
+
+
+def _has_sign(source: bytes) -> bool:
     characters = set(source)  # search for a sign only if all of its bytes occur
     return (
         any(characters.issuperset(sign) and sign in source for sign in _SIGNS)
