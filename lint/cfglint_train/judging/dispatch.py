@@ -320,6 +320,7 @@ class LintRun:
                 self.ledger.add(self._build_findings(SECRETS, registry.load_module(SECRETS).reports(script)), turn)
         for turn, run in runs:
             self._check(run, turn)
+            run.forget_variants()
             if run.model_problem is not None:
                 place = run.find_place("model.id")
                 position = place.document.locate(place.span.start)

@@ -46,7 +46,7 @@ class _ReleaseProbe(Config):
         self.launch_overrides, self.launches = config.launch_overrides, config.launches
 
     @property
-    def releases(self) -> Releases:  # type: ignore[override]
+    def releases(self) -> Releases:
         """Releases; the read is recorded."""
         self.is_release_read = True
         return self._releases
@@ -108,6 +108,7 @@ def _find_for_package(config: Config, package: str, base: ResolvedPlan) -> Itera
         field: _get_value(current.values.get(field)) for field in fields if _is_default_in_both(field, base, current)
     }
     seen: list[Mapping[Field, FieldValue | None]] = []
+    values: Mapping[Field, FieldValue]
     is_probed = False
     for release in reversed(window.releases):
         if release == window.chosen:

@@ -53,7 +53,7 @@ _PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
 GPU: Final = "gpu"
 """Name of the fact for the GPU, which is not a plan field."""
 
-_MAX_CHANGED: Final = 64
+_MAX_CHANGED: Final = 16
 """Maximum number of changed runs that a run keeps."""
 
 Outcome = TypeVar("Outcome")
@@ -261,6 +261,11 @@ class Run:
                 self._changed.clear()
             changed = self._changed[key] = self._build_changed(changes)
         return changed
+
+    def forget_variants(self) -> None:
+        """Free the changed runs and scenarios, which are rarely needed after the rules have run."""
+        self._changed.clear()
+        self._scenarios.clear()
 
     def _build_changed(self, changes: Mapping[Field, Any]) -> Run:
         stated_plan = ResolvedPlan(self.stated_plan.values)
