@@ -18,7 +18,7 @@ from cfglint_train.foundation.typed import Final
 _MAX_BYTES: Final = 2**26
 """Maximum size in bytes of an index, and of all its paths together: half a million entries of 100 bytes."""
 _MAX_PATH: Final = 4096
-_FORBIDDEN: Final = frozenset((b"", b".", b"..", b".git"))
+_FORBIDDEN_STEPS: Final = (b"//", b"/./", b"/../", b"/.git/")
 """Path components that git never puts into an index: empty, `.`, `..` and `.git`."""
 _STAT: Final = 40
 """Number of bytes of an entry before its object name."""
@@ -78,7 +78,7 @@ def read_index(root: str) -> TrackedFiles | None:
     for hash_size in (20, 32):
         try:
             paths, submodules = _parse_paths(source, hash_size)
-            return TrackedFiles(tuple(sorted(paths)), tuple(submodules))
+            return TrackedFiles(tuple(sorted(dict.fromkeys(paths))), tuple(submodules))
         except (ValueError, IndexError):
             continue
     return None
@@ -105,8 +105,8 @@ def find_git_folder(root: str) -> str:
     raise OSError(errno.EACCES, "does not point to a git folder of this checkout", mark)
 
 
-def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
-    """Return the paths in an index, and the paths of submodules.
+def _parse_paths(source: bytes, hash_size: int) -> tuple[list[bytes], list[bytes]]:
+    """Return the paths in an index, and the paths of submodules. A path may occur several times during a merge.
 
     Raise `ValueError` or `IndexError` if `source` is not a complete index with object names of `hash_size` bytes, or
     contains a path that git never adds: a path outside the checkout, or longer than 4096 bytes.
@@ -114,31 +114,33 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
-    paths: set[bytes] = set()
+    paths: list[bytes] = []
     submodules: list[bytes] = []
     at, last, bytes_left = 12, b"", _MAX_BYTES
     prefix_size = _STAT + hash_size
     for _ in range(count):
         flags_at = at + prefix_size
-        flags = source[flags_at] << 8 | source[flags_at + 1]
-        start = flags_at + (4 if flags & _EXTENDED else 2)
-        if version == 4:
-            drop, start = _read_varint(source, start)
-            end = source.index(b"\0", start)
-            last = last[: len(last) - drop] + source[start:end]
+        end = source.index(b"\0", flags_at + 2)
+        if version != 4 and not source[flags_at] and source[flags_at + 1] == end - flags_at - 2:
+            last = source[flags_at + 2 : end]  # no flags, and less than 256 bytes: nearly all entries
         else:
+            flags = source[flags_at] << 8 | source[flags_at + 1]
+            drop, start = 0, flags_at + (4 if flags & _EXTENDED else 2)
+            if version == 4:
+                drop, start = _read_varint(source, start)
             end = source.index(b"\0", start)
-            last = source[start:end]
-        if len(last) != flags & _LENGTH and len(last) < _LENGTH:
-            raise ValueError
-        bytes_left -= len(last)
-        if bytes_left < 0 or len(last) > _MAX_PATH or not _FORBIDDEN.isdisjoint(last.split(b"/")):
-            raise ValueError
-        paths.add(last)
+            last = (last[: len(last) - drop] if version == 4 else b"") + source[start:end]
+            bytes_left -= len(last)
+            if (len(last) != flags & _LENGTH and len(last) < _LENGTH) or bytes_left < 0 or len(last) > _MAX_PATH:
+                raise ValueError
+        paths.append(last)
         if source[at + _MODE] >> 4 == _SUBMODULE:
             submodules.append(last)
-        at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
+        at = end + 1 if version == 4 else end + 8 - (end - at) % 8
     if source[at : at + 4] == b"link":  # a split index: most paths are in another file
+        raise ValueError
+    text = b"/" + b"/\0/".join(paths) + b"/"
+    if paths and any(step in text for step in _FORBIDDEN_STEPS):
         raise ValueError
     return paths, submodules
 

@@ -49,14 +49,10 @@ def list_files(
     names = _list_tracked(root) if depth is None else None
     if names is None:
         return _walk(root, depth, is_excluded)
-    included, last, is_folder_excluded = list[str](), "", False
-    decisions: dict[str, bool] = {"": False, root: False}
-    for name in names[:MAX_FILES]:
-        folder = name[: name.rfind("/")]
-        if folder != last:
-            last, is_folder_excluded = folder, _is_below_excluded(folder, decisions, is_excluded)
-        if not is_folder_excluded:
-            included.append(name)
+    listed, decisions = names[:MAX_FILES], {"": False, root: False}
+    tracked_folders = dict.fromkeys(name[: name.rfind("/")] for name in listed)
+    excluded = {folder for folder in tracked_folders if _is_below_excluded(folder, decisions, is_excluded)}
+    included = [name for name in listed if name[: name.rfind("/")] not in excluded] if excluded else listed
     tracked_names, folders, more = set(names), set[str](), list[str]()
     listed_names = tracked_names if len(included) == len(names) else set(included)
     for folder_to_list in sorted(_add_parents(folders_with_new_files, root)):
