@@ -334,9 +334,9 @@ def test_facts_of_earlier_runs_count_only_for_files_that_are_as_they_were(here, 
     def list_loops() -> tuple[list[str], list[str]]:
         read_paths: list[str] = []
         small = Texts.read_small
-        monkeypatch.setattr(Texts, "read_small", lambda self, path: (read_paths.append(path), small(self, path))[1])
+        monkeypatch.setattr(Texts, "read_small", lambda self, *how: (read_paths.append(how[0]), small(self, *how))[1])
         repository_index = RepositoryIndex(str(here), lambda _: Settings(str(here)), Texts(), cache=lambda: cache)
-        names = list_relative(here, tuple(repository_index._get_answers()["loops"]))
+        names = list_relative(here, tuple(repository_index._find_answer("loops")))
         monkeypatch.setattr(Texts, "read_small", small)
         return sorted(names), list_relative(here, tuple(read_paths))
 

@@ -33,38 +33,50 @@ class Cache:
 
     def get(self, digest: str) -> str | None:
         """Return a cached text and mark it as recently used, or return None."""
+        content = self.read(digest)
+        try:
+            return None if content is None else content.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def read(self, digest: str) -> bytes | None:
+        """Return cached bytes and mark them as recently used, or return None."""
         if self._folder is None:
             return None
         path = os.path.join(self._folder, digest)
         try:
-            text = filesystem.run_unrecorded(lambda: regular_files.read(path)).decode()
+            content = filesystem.run_unrecorded(lambda: regular_files.read(path))
             os.utime(path)
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             return None
-        return text
+        return content
 
     def put(self, digest: str, text: str) -> None:
-        """Store a text, and remove the least recently used texts if there are too many. Ignores errors."""
+        """Store a text as `write` does."""
+        self.write(digest, text.encode("utf-8", "surrogatepass"))
+
+    def write(self, digest: str, content: bytes) -> None:
+        """Store bytes, and remove the least recently used entries if there are too many. Ignores errors."""
         if self._folder is None:
             return
         with suppress(OSError):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             path = os.path.join(self._folder, digest)
             temporary = f"{path}.{os.getpid()}"
-            _write_new(temporary, text)
+            _write_new(temporary, content)
             os.replace(temporary, path)
             _remove_oldest(self._folder)
 
 
-def _write_new(path: str, text: str) -> None:
+def _write_new(path: str, content: bytes) -> None:
     """Write a new file that only this user can read, or none if the disk is full.
 
     "x" creates a file: in a repository's folder, this name may already be a link.
     """
-    with open(path, "x", encoding="utf-8", errors="surrogatepass", opener=_open_private) as file:
+    with open(path, "xb", buffering=0, opener=_open_private) as file:
         try:
-            file.write(text)
-            file.flush()
+            if file.write(content) < len(content):  # the next write would say why
+                raise OSError
         except OSError:
             os.unlink(path)
             raise

@@ -35,6 +35,9 @@ MARKS = (".git", ".hg")
 _TYPE, _LINK_TYPE, STATUS, _LINK_STATUS, _TARGET = "tTsSr"
 """First character of a question: an uppercase letter does not follow a link at the end of the path."""
 
+MAX_ANSWERS = 2**15
+"""Maximum number of files of one search whose status is recorded: with more, a report would be too large to store."""
+
 _MASK = 0o170000
 _FILE = 0o100000
 _FOLDER = 0o040000
@@ -66,6 +69,12 @@ def discard_record() -> None:
     """Drop the record, because the report also rests on something else: a time limit, or a file that just changed."""
     global _answers, _is_dropped
     _answers, _is_dropped = None, True
+
+
+def expect_answers(number: int) -> None:
+    """Drop the record if so many files are searched that their answers would be too many to store."""
+    if number > MAX_ANSWERS:
+        discard_record()
 
 
 def run_unrecorded(work: Callable[[], Outcome]) -> Outcome:
@@ -143,6 +152,11 @@ def get_status(path: str) -> os.stat_result:
 def get_link_status(path: str) -> os.stat_result:
     """Return the status of a path without following a link at its end, like `os.lstat`. Raise OSError, ValueError."""
     return _read_status(_LINK_STATUS, path)
+
+
+def list_link_statuses(paths: Iterable[str]) -> Iterator[os.stat_result]:
+    """Yield the status of each path without following a link at its end. Raise OSError and ValueError."""
+    return map(os.lstat if _answers is None else get_link_status, paths)
 
 
 def get_size(path: str) -> int:

@@ -27,6 +27,8 @@ _MODE: Final = 26
 _SUBMODULE: Final = 0o16
 _EXTENDED: Final = 0x4000
 _LENGTH: Final = 0xFFF
+_PLAIN_FLAGS: Final = {length: bytes((0, length)) for length in range(256)}
+"""The flags of nearly all entries by the length of the path: no bit is set beside those of the length."""
 
 
 class TrackedFiles(Frozen):
@@ -84,6 +86,16 @@ def read_index(root: str) -> TrackedFiles | None:
     return None
 
 
+def get_index_status(root: str) -> os.stat_result | None:
+    """Return the status of the index of a checkout, or None if it cannot be read."""
+    try:
+        path = os.path.join(find_git_folder(root), "index")
+        regular_files.check_links(path)
+        return filesystem.get_status(path)
+    except OSError:
+        return None
+
+
 def find_git_folder(root: str) -> str:
     """Return the folder of a checkout's git data: `.git`, or the target of a `.git` file (worktrees, submodules).
 
@@ -117,15 +129,15 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[list[bytes], list[bytes
     paths: list[bytes] = []
     submodules: list[bytes] = []
     at, last, bytes_left = 12, b"", _MAX_BYTES
-    prefix_size = _STAT + hash_size
+    path_offset, may_have_submodules = _STAT + hash_size + 2, b"\0\0\xe0\0" in source
     for _ in range(count):
-        flags_at = at + prefix_size
-        end = source.index(b"\0", flags_at + 2)
-        if version != 4 and not source[flags_at] and source[flags_at + 1] == end - flags_at - 2:
-            last = source[flags_at + 2 : end]  # no flags, and less than 256 bytes: nearly all entries
+        start = at + path_offset
+        end = source.index(b"\0", start)
+        if version != 4 and source[start - 2 : start] == _PLAIN_FLAGS.get(end - start):
+            last = source[start:end]
         else:
-            flags = source[flags_at] << 8 | source[flags_at + 1]
-            drop, start = 0, flags_at + (4 if flags & _EXTENDED else 2)
+            flags = source[start - 2] << 8 | source[start - 1]
+            drop, start = 0, start + (2 if flags & _EXTENDED else 0)
             if version == 4:
                 drop, start = _read_varint(source, start)
             end = source.index(b"\0", start)
@@ -134,7 +146,7 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[list[bytes], list[bytes
             if (len(last) != flags & _LENGTH and len(last) < _LENGTH) or bytes_left < 0 or len(last) > _MAX_PATH:
                 raise ValueError
         paths.append(last)
-        if source[at + _MODE] >> 4 == _SUBMODULE:
+        if may_have_submodules and source[at + _MODE] >> 4 == _SUBMODULE:
             submodules.append(last)
         at = end + 1 if version == 4 else end + 8 - (end - at) % 8
     if source[at : at + 4] == b"link":  # a split index: most paths are in another file

@@ -17,6 +17,8 @@ MAX_BYTES: Final = 8 * 2**20
 _NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
 
+_HAS_PREAD: Final = hasattr(os, "pread")
+
 PYTHON_TESTS: Final = compile_on_use(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 """Pattern for the paths of Python tests, which are neither runs nor evidence about a run."""
 
@@ -37,11 +39,13 @@ def read(path: str, checked_folders: set[str] | None = None) -> bytes:
     return read_anywhere(path)
 
 
-def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
+def read_small(
+    path: str, limit: int, checked_folders: set[str], statuses: dict[str, os.stat_result] | None = None
+) -> bytes:
     """Read a file by its absolute path, quickly; return b"" if it is not regular or has more than `limit` bytes.
 
     Raise `OSError` as `read` does and, if the system has `O_NOFOLLOW`, for a file that is a link. `checked_folders`: as
-    for `read`.
+    for `read`. The status of the open file is added to `statuses`.
     """
     if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
         check_links(path, checked_folders)
@@ -51,8 +55,13 @@ def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
         filesystem.note_failure(error, path)
         raise
     try:
+        if statuses is None and filesystem.get_answers() is None and _HAS_PREAD:
+            size = os.lseek(number, 0, os.SEEK_END)  # four times as fast as a status; fails for a pipe
+            return os.pread(number, size, 0) if size <= limit else b""
         status = os.fstat(number)
         filesystem.note_status(path, status)
+        if statuses is not None:
+            statuses[path] = status
         return os.read(number, status.st_size) if stat.S_ISREG(status.st_mode) and status.st_size <= limit else b""
     finally:
         os.close(number)

@@ -14,15 +14,19 @@ from cfglint_train.repository.files import JUSTFILES, RECIPES
 Clues = Mapping[str, tuple[bytes, ...]]
 """Extension (empty for none) or file name, which takes precedence -> byte strings."""
 Question = Literal["arguments", "commands", "installations", "jobs", "loops", "make", "variables"]
+SCRIPT: Final = "script"
+"""Question whether a file without an extension is a script, by its `#!`."""
 
 _SHELL: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 _YAML: Final = (".yaml", ".yml")
 _INSTALL: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
 
-WORDS: Final = (b".yaml", b".yml", b".json", b"glob")
+WORDS: Final = (".yaml", ".yml", ".json", ".sh", ".py", "glob")
 """Parts of the words that cfglint most often searches for in scripts."""
 CLUES: Final[Mapping[str, Clues]] = {
-    **{word.decode(): dict.fromkeys((*_SHELL, "", ".py"), (word,)) for word in WORDS},
+    **{f"{word} in shell": dict.fromkeys((*_SHELL, ""), (word.encode(),)) for word in WORDS},
+    **{f"{word} in python": {".py": (word.encode(),)} for word in WORDS},
+    SCRIPT: {"": (b"#!",)},
     "arguments": dict.fromkeys(_SHELL, (b"$1", b"${1", b"$@", b"${@", b"$*", b"$2", b"${2")),
     "commands": {
         ".md": (b"```",),
@@ -44,4 +48,11 @@ CLUES: Final[Mapping[str, Clues]] = {
     "make": dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",)),
     "variables": dict.fromkeys(_SHELL, (b".yaml", b".yml")),
 }
-"""Clues by question or word; cfglint searches every repository for them."""
+"""Clues by question; each question about a word names the syntax of the searched files."""
+TOGETHER: Final = (
+    ("installations", "jobs"),
+    ("arguments", "commands", "loops", "make", "variables"),
+    (SCRIPT,),
+    *(tuple(f"{word} in {syntax}" for word in WORDS) for syntax in ("shell", "python")),
+)
+"""Groups of questions that are answered in one search, because a run that asks one often asks the others."""

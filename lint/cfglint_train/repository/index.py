@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 
 from cfglint_train.foundation import deadline, filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 from cfglint_train.repository import files
-from cfglint_train.repository.clues import CLUES, WORDS, Clues, Question
+from cfglint_train.repository.clues import CLUES, SCRIPT, TOGETHER, WORDS, Clues, Question
 from cfglint_train.repository.listing import Listing, list_files
 from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
     from cfglint_train.repository.gitignore import GitIgnore
+    from cfglint_train.repository.known_facts import KnownFacts
 
 MAX_READ: Final = 512 * 2**20
 """Maximum number of bytes that one search reads in a repository."""
@@ -41,8 +45,14 @@ _PART: Final = compile_on_use(rb"[A-Za-z0-9_\x80-\xff]+")
 MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
-_SCRIPT: Final = "script"
-"""Key of the question whether a file without an extension is a script, by its `#!`."""
+_EXTENSIONS: Final = frozenset(kind for clues in CLUES.values() for kind in clues if kind) | files.SYNTAXES.keys()
+"""Extensions that remain the kind of a file that has no other name, such as `.py`."""
+
+_MAX_JOINED: Final = 2**18
+"""Number of bytes beyond which no further file joins a text that is searched at once."""
+
+_Signs = tuple[tuple[bytes, int], ...]
+"""Byte strings to search, each with the bits of the questions that it answers."""
 
 Outcome = TypeVar("Outcome")
 
@@ -73,7 +83,9 @@ class RepositoryIndex:
         self._cache = cache
         self._listing: Listing | None = None
         self._joined = ""
-        self._answers: Mapping[str, list[str]] | None = None
+        self._answers: dict[str, list[str]] = {}
+        self._known_facts: KnownFacts | None = None
+        self._paths_by_kind: dict[str, list[str]] | None = None
         self._results: dict[Callable[[RepositoryIndex], Any], Any] = {}
         self._texts = texts
         self._words: dict[str, _Words] = {}
@@ -146,12 +158,12 @@ class RepositoryIndex:
 
     def read_texts(self, question: Question) -> Iterator[tuple[str, str]]:
         """Yield the path and text of every file that contains a clue to a question."""
-        for path in self._filter_paths(self._get_answers()[question]):
+        for path in self._filter_paths(self._find_answer(question)):
             yield path, self._texts.read_small(path).decode("utf-8-sig", "replace")
 
     def find_with_clues(self, clues: Clues) -> tuple[str, ...]:
         """Return the files that contain any of the clues for their extension or name."""
-        return self._filter_paths(self._search({"": clues})[""])
+        return self._filter_paths(deadline.run_untimed(lambda: self._search(((1, clues),), None)[1]))
 
     def has_reference(self, path: str, other: str) -> bool:
         """Return whether a file contains `folder/name` of another file, or only the name for a file at the root."""
@@ -210,7 +222,7 @@ class RepositoryIndex:
     def _get_listing(self) -> Listing:
         if self._listing is None:
             self._listing = deadline.run_untimed(
-                lambda: list_files(self.root, self._depth, self._folders_with_new_files, self._is_excluded)
+                lambda: list_files(self.root, self._depth, self._folders_with_new_files, self._is_excluded, self._cache)
             )
             if self._listing.limit:
                 self.limits_reached.append(f"only {self._listing.limit:,} files of the repository are considered")
@@ -222,72 +234,120 @@ class RepositoryIndex:
             self._joined = "\0".join(("", *self._get_listing().files, ""))
         return self._joined
 
-    def _get_answers(self) -> Mapping[str, list[str]]:
-        """Return the files with a clue to each question; every file is read only once for all questions."""
-        if self._answers is None:
-            self._answers = deadline.run_untimed(
-                lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, use_cache=True)
-            )
-        return self._answers
+    def _find_answer(self, question: str) -> list[str]:
+        """Return the files with a clue to a question; a search answers the questions of its group together."""
+        if question not in self._answers:
+            group = next(group for group in TOGETHER if question in group)
+            numbers = {1 << number: asked for number, asked in enumerate(CLUES) if asked in group}
+            questions = [(bit, CLUES[asked]) for bit, asked in numbers.items()]
+            found = deadline.run_untimed(lambda: self._search(questions, self._get_known_facts()))
+            self._answers |= {numbers[bit]: paths for bit, paths in found.items()}
+        return self._answers[question]
 
-    def _search(self, questions: Mapping[str, Clues], use_cache: bool = False) -> Mapping[str, list[str]]:
-        """Search the files for clues to some questions; `use_cache` allows results of earlier runs."""
-        kinds, files_by_question = _group_by_kind(questions), {question: list[str]() for question in questions}
-        bits = [(1 << number, paths) for number, paths in enumerate(files_by_question.values())]
-        clues_by_path: dict[str, tuple[tuple[bytes, int], ...]] = {}
-        for path in self._get_listing().files:
-            signs = kinds.get(path[path.rfind(".") :])
-            if signs is None:
-                name = path[path.rfind("/") + 1 :]
-                signs = kinds.get(name) or ((), kinds.get("", ()))["." not in name[1:]]
-            if signs:
-                clues_by_path[path] = signs
-        facts_by_path = None
-        if use_cache and len(clues_by_path) >= MIN_FILES_TO_CACHE:
-            from cfglint_train.repository.known_facts import KnownFacts  # not needed in small repositories
+    def _get_known_facts(self) -> KnownFacts | None:
+        """Return the facts of earlier runs, or None in a small repository or without a cache."""
+        if self._known_facts is None and len(self._get_listing().files) >= MIN_FILES_TO_CACHE:
+            folder = self._cache()
+            if folder is not None:
+                from cfglint_train.repository.known_facts import KnownFacts  # not needed in small repositories
 
-            facts_by_path = KnownFacts(self._cache(), self.root, repr(questions), list(clues_by_path))
+                self._known_facts = KnownFacts(folder, self.root, repr(CLUES), self._group_paths())
+        return self._known_facts
+
+    def _search(self, questions: Sequence[tuple[int, Clues]], known: KnownFacts | None) -> Mapping[int, list[str]]:
+        """Return the files with a clue to each question, which is a bit; `known` has results of earlier runs."""
+        found: dict[int, list[str]] = {bit: [] for bit, _ in questions}
         bytes_left = MAX_READ
-        for path, facts in facts_by_path or dict.fromkeys(clues_by_path).items():
-            if facts is None:
-                text = self._texts.read_small(path)
-                bytes_left -= len(text)
+        kinds = tuple(self._list_by_signs(questions))
+        filesystem.expect_answers(sum(len(self._group_paths()[kind]) for kind, _ in kinds))
+        for kind, signs in kinds:
+            paths, asked, hits, done = self._group_paths()[kind], _join_bits(signs), list[tuple[str, int]](), 0
+            if known is not None:
+                hits, unknown = known.look_up(kind, asked)
+                paths = [paths[number] for number in unknown] if unknown else []
+            for names, texts in self._read_together(paths, None if known is None else known.statuses):
+                bytes_left -= sum(map(len, texts))
                 if bytes_left < 0:
-                    self.limits_reached.append(f"only {MAX_READ >> 20} MiB of the repository are searched")
-                    return files_by_question
-                facts = _find_facts(text, clues_by_path[path])
-                if facts_by_path is not None:
-                    facts_by_path.record(facts)
-            if facts:
-                for bit, paths in bits:
-                    if facts & bit:
-                        paths.append(path)
-        if facts_by_path is not None:
-            facts_by_path.save()
-        return files_by_question
+                    limit = f"only {MAX_READ >> 20} MiB of the repository are searched"
+                    if limit not in self.limits_reached:
+                        self.limits_reached.append(limit)
+                    return found
+                facts = _find_facts(texts, signs)
+                hits += zip(names, facts, strict=True)
+                if known is not None:
+                    known.record(kind, unknown[done : done + len(names)], facts, asked)
+                    done += len(names)
+            for path, fact in hits:
+                if fact:
+                    for bit, having in found.items():
+                        if fact & bit:
+                            having.append(path)
+        if known is not None:
+            known.save()
+        return found
+
+    def _list_by_signs(self, questions: Sequence[tuple[int, Clues]]) -> Iterator[tuple[str, _Signs]]:
+        """Yield the kinds of files to search, each with the signs to search in them."""
+        signs_by_kind = _group_by_kind(questions)
+        for kind in self._group_paths():
+            usual = kind if kind[:1] == "." else ""
+            if signs := signs_by_kind.get(kind) or signs_by_kind.get(usual):
+                yield kind, signs
+
+    def _group_paths(self) -> Mapping[str, list[str]]:
+        """Return the files by kind: the name of a recipe, the extension, or empty without an extension."""
+        if self._paths_by_kind is None:
+            paths_by_ending: defaultdict[str, list[str]] = defaultdict(list)
+            for path in self._get_listing().files:
+                paths_by_ending[path[path.rfind(".") :]].append(path)
+            self._paths_by_kind = {}
+            for ending, paths in paths_by_ending.items():
+                if ending[0] == "." and "/" not in ending and not _is_any_named(paths, ending):
+                    self._paths_by_kind[ending] = paths
+                    continue
+                for path in paths:
+                    name = path[path.rfind("/") + 1 :]
+                    kind = ending if ending in _EXTENSIONS or "." in name[1:] else ""
+                    self._paths_by_kind.setdefault(name if name in files.RECIPES else kind, []).append(path)
+        return self._paths_by_kind
+
+    def _read_together(
+        self, paths: Iterable[str], statuses: dict[str, os.stat_result] | None
+    ) -> Iterator[tuple[list[str], list[bytes]]]:
+        """Yield some files with their contents until all are read; add the status of each file to `statuses`."""
+        names, texts, size = list[str](), list[bytes](), 0
+        for path in paths:
+            names.append(path)
+            texts.append(self._texts.read_small(path, statuses))
+            size += len(texts[-1])
+            if size > _MAX_JOINED:
+                yield names, texts
+                names, texts, size = [], [], 0
+        if names:
+            yield names, texts
 
     def _get_words(self, syntax: str) -> _Words:
         if syntax not in self._words:
             endings = tuple(ending for ending, file_syntax in files.SYNTAXES.items() if file_syntax == syntax)
             paths = [path for path in self._get_listing().files if path.endswith(endings)]
             if syntax == "shell":
-                paths += [path for path in self._get_answers()[_SCRIPT] if files.is_plain_script(path)]
+                paths += [path for path in self._find_answer(SCRIPT) if files.is_plain_script(path)]
             else:
                 paths = [path for path in paths if not regular_files.PYTHON_TESTS.search(path, len(self.root))]
-            self._words[syntax] = _Words(paths, self._texts, self._get_answers())
+            self._words[syntax] = _Words(paths, self._texts, lambda part: self._find_answer(f"{part} in {syntax}"))
         return self._words[syntax]
 
 
 class _Words:
     """A search for words in the files of one syntax, which builds a table of all words after a few searches."""
 
-    __slots__ = ("_paths_by_part", "_paths_by_word", "_search_count", "_table", "_texts", "paths")
+    __slots__ = ("_find_part", "_own_paths", "_paths_by_word", "_search_count", "_table", "_texts", "paths")
 
-    def __init__(self, paths: list[str], texts: Texts, answers: Mapping[str, list[str]]) -> None:
-        """Prepare to search `paths`; `answers` lists the files that contain each of `WORDS`."""
+    def __init__(self, paths: list[str], texts: Texts, find_part: Callable[[str], list[str]]) -> None:
+        """Prepare to search `paths`; `find_part` returns the files that contain one of `WORDS`."""
         self.paths = paths
-        own_paths = frozenset(paths)
-        self._paths_by_part = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
+        self._own_paths = frozenset(paths)
+        self._find_part = find_part
         self._texts = texts
         self._search_count = 0
         self._paths_by_word: dict[bytes, list[str]] = {}
@@ -307,7 +367,9 @@ class _Words:
 
     def _search(self, word: bytes) -> Iterator[str]:
         bytes_left = MAX_READ
-        for path in next((paths for part, paths in self._paths_by_part.items() if part in word), self.paths):
+        part = next((part for part in WORDS if part.encode() in word), None)
+        paths = self.paths if part is None else [path for path in self._find_part(part) if path in self._own_paths]
+        for path in paths:
             text = self._texts.read_small(path)
             bytes_left -= len(text)
             if bytes_left < 0:
@@ -329,23 +391,45 @@ class _Words:
         return table
 
 
-def _group_by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[bytes, int], ...]]:
+def _group_by_kind(questions: Iterable[tuple[int, Clues]]) -> Mapping[str, _Signs]:
     """Group the clues of all questions by extension or file name, each with the bits of its questions."""
     clues_by_kind: dict[str, dict[bytes, int]] = {}
-    for kind in dict.fromkeys(kind for clues in questions.values() for kind in clues):
+    for kind in dict.fromkeys(kind for _, clues in questions for kind in clues):
         usual, signs = "" if kind in files.RECIPES else kind, clues_by_kind.setdefault(kind, {})
-        for number, clues in enumerate(questions.values()):
+        for bit, clues in questions:
             for sign in clues.get(kind) or clues.get(usual, ()):
-                signs[sign] = signs.get(sign, 0) | 1 << number
+                signs[sign] = signs.get(sign, 0) | bit
     return {kind: tuple(signs.items()) for kind, signs in clues_by_kind.items()}
 
 
-def _find_facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
-    """Return the bits of the questions for which a text contains a clue."""
-    facts = 0
+def _is_any_named(paths: list[str], name: str) -> bool:
+    """Return whether any path ends in this name as a whole."""
+    start = -len(name) - 1
+    return "/" in [path[start] for path in paths]
+
+
+def _join_bits(signs: _Signs) -> int:
+    """Return the bits of all questions that some signs answer."""
+    bits = 0
+    for _, bit in signs:
+        bits |= bit
+    return bits
+
+
+def _find_facts(texts: list[bytes], signs: _Signs) -> list[int]:
+    """Return the bits of the questions for which each text contains a sign.
+
+    All texts are searched at once, because a search in a long text skips more of it, and most texts have no sign.
+    """
+    joined = b"\0".join(texts)
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    facts = [0] * len(texts)
     for sign, bits in signs:
-        if bits & facts != bits and sign in text:
-            facts |= bits
+        at = joined.find(sign)
+        while at >= 0:
+            number = bisect_right(starts, at) - 1
+            facts[number] |= bits
+            at = joined.find(sign, starts[number + 1])
     return facts
 
 

@@ -8,92 +8,224 @@ from __future__ import annotations
 
 import time
 from array import array
-from binascii import Error, a2b_base64, b2a_base64
-from collections.abc import Iterator
+from binascii import crc32
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from stat import S_ISREG
+from itertools import accumulate, pairwise
+from operator import attrgetter
+from os import stat_result
 
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.cache import Cache
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.version import VERSION
+
+_FORMAT: Final = "2"
+"""Version of the format of the cached facts."""
+
+_KIND: Final = "repositories"
+"""Subfolder of the cache."""
 
 _MAX_CHANGED: Final = 50
 """Maximum number of changed files that are read again on each run without a rewrite of the cache."""
+_MAX_COMPARED: Final = 256
+"""Number of files whose states are compared at once."""
+_ANSWERED: Final = 31
+"""Number of bits by which the mask of the answered questions is shifted in the facts of a file."""
 
-_Row = tuple[int, int, int, int, int]
-"""State of a file (mtime and ctime in nanoseconds, size, inode) and its facts; all zeros if unknown."""
-_NO_ROW: Final = (0, 0, 0, 0, 0)
+_STATE: Final[tuple[Callable[[stat_result], Any], ...]] = (
+    attrgetter("st_mtime_ns"), attrgetter("st_ctime_ns"), attrgetter("st_size"), attrgetter("st_ino"),
+)  # fmt: skip
+"""The state of a file: times in nanoseconds, size in bytes, and inode."""
+_NO_STATE: Final = (0, 0, 0, 0)
+"""The state of a file whose facts are not cached."""
+
+
+class _Group:
+    """The files of a kind: for each file, a number per part of its state, and its facts."""
+
+    __slots__ = ("changed", "columns", "facts", "paths")
+
+    def __init__(self, paths: list[str]) -> None:
+        """Start without facts."""
+        self.paths = paths
+        self.columns = [array("q", bytes(8 * len(paths))) for _ in _STATE]
+        self.facts = array("q", bytes(8 * len(paths)))
+        self.changed: set[int] = set()
+        """Numbers of files that have changed since their facts were stored."""
+
+    def get_state(self, number: int) -> tuple[int, ...]:
+        """Return the state of a file."""
+        return tuple(column[number] for column in self.columns)
+
+    def set_state(self, number: int, state: tuple[int, ...]) -> None:
+        """Set the state of a file."""
+        for column, value in zip(self.columns, state, strict=True):
+            column[number] = value
 
 
 class KnownFacts:
-    """The facts about some files of a repository, as one bit mask per file; `meaning` identifies the bits."""
+    """The facts about the files of a repository: a bit for each question, and a bit whether it is answered.
 
-    def __init__(self, folder: str | None, root: str, meaning: str, paths: list[str]) -> None:
-        """Prepare to look up facts about `paths` in the cache below `folder`."""
-        self._cache = Cache("repositories", folder)
-        self._name = sha256(f"{VERSION}\0{root}\0{meaning}".encode("utf-8", "surrogatepass")).hexdigest()
-        self._paths = paths
+    `meaning` identifies the questions; there are at most `_ANSWERED` of them.
+    """
+
+    def __init__(self, folder: str, root: str, meaning: str, paths_by_kind: Mapping[str, list[str]]) -> None:
+        """Prepare to look up facts about files in the cache below `folder`."""
+        self._cache = Cache(_KIND, folder)
+        self._name = _build_name(root, meaning)
+        self._paths_by_kind = paths_by_kind
         self._latest = time.time_ns() - filesystem.TICK
-        self._rows: list[_Row] = []
-        self._hit_count = 0
+        self._groups: dict[str, _Group] = {}
+        fields = _unpack(self._cache.read(self._name) or b"")
+        self._stored = dict(zip(fields[::3], zip(fields[1::3], fields[2::3], strict=False), strict=False))
+        """Paths and numbers of the files of each kind as they are stored."""
+        self.statuses: dict[str, stat_result] = {}
+        """The status of each file that was read since the last call of `record`."""
+        self._has_new = False
 
-    def __iter__(self) -> Iterator[tuple[str, int | None]]:
-        """Yield each file with its facts: None if the caller must `record` them, 0 if it is not a regular file."""
-        rows, lstat = self._rows, filesystem.get_link_status
-        cached_rows, self._is_same = self._read()
-        for path, row in zip(self._paths, cached_rows, strict=True):
-            try:
-                status = lstat(path)
-            except (OSError, ValueError):
-                rows.append(_NO_ROW)
-                yield path, 0
-                continue
-            changed, entered, size, number, facts = row
-            if (
-                changed == status.st_mtime_ns
-                and size == status.st_size
-                and entered == status.st_ctime_ns
-                and number == status.st_ino
-            ):
-                rows.append(row)
-                yield path, facts
-                continue
-            state = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-            is_old = min(state) >= 0 and max(state[:2]) < self._latest and max(state) < 2**63
-            rows.append((*state, 0) if is_old else _NO_ROW)
-            yield path, None if S_ISREG(status.st_mode) else 0
+    def look_up(self, kind: str, questions: int) -> tuple[list[tuple[str, int]], list[int]]:
+        """Return the files of a kind for which a question is true, with their facts, and the numbers of unknown files.
 
-    def record(self, facts: int) -> None:
-        """Record the facts of the file that was yielded last."""
-        self._hit_count += 1
-        if self._rows[-1] is not _NO_ROW:
-            self._rows[-1] = (*self._rows[-1][:4], facts)
+        An unknown file must be read.
+        """
+        group = self._get_group(kind)
+        answered = questions << _ANSWERED
+        if all(facts & answered == answered and not facts & questions for facts in set(group.facts)):
+            return [], []
+        hits: list[tuple[str, int]] = []
+        unknown: list[int] = []
+        for number, facts in enumerate(group.facts):
+            if facts & answered != answered:
+                unknown.append(number)
+            elif facts & questions:
+                hits.append((group.paths[number], facts & questions))
+        return hits, unknown
+
+    def record(self, kind: str, numbers: list[int], facts: list[int], questions: int) -> None:
+        """Record the answers to questions for files that were just read."""
+        group = self._groups[kind]
+        for number, answers in zip(numbers, facts, strict=True):
+            known, status = group.facts[number], self.statuses.pop(group.paths[number], None)
+            if status is not None:
+                state = tuple(part(status) for part in _STATE)
+                is_old = min(state) >= 0 and max(state[:2]) < self._latest and max(state) < 2**63
+                known = known if state == group.get_state(number) else 0
+                self._has_new |= is_old and number not in group.changed
+                group.set_state(number, state if is_old else _NO_STATE)
+            group.facts[number] = known | answers | questions << _ANSWERED
 
     def save(self) -> None:
-        """Save the facts if the list of files differs from the cached list or many files have changed."""
-        if len(self._rows) < len(self._paths) or (self._is_same and self._hit_count <= _MAX_CHANGED):
+        """Save the facts if files or answers are new, or many files have changed."""
+        if not self._has_new and sum(len(group.changed) for group in self._groups.values()) <= _MAX_CHANGED:
             return
-        numbers = array("q", [number for row in self._rows for number in row]).tobytes()
-        parts = ("\0".join(self._paths).encode("utf-8", "surrogatepass"), numbers)
-        text = "\n".join(b2a_base64(part, newline=False).decode() for part in parts)
-        if len(text) <= regular_files.MAX_BYTES:
-            self._cache.put(self._name, text)
+        stored = {kind: self._stored[kind] for kind in map(_encode, self._paths_by_kind) if kind in self._stored}
+        for kind, group in self._groups.items():
+            numbers = b"".join(column.tobytes() for column in (*group.columns, group.facts))
+            stored[_encode(kind)] = _encode("\0".join(group.paths)), numbers
+        content = _pack([field for kind, fields in stored.items() for field in (kind, *fields)])
+        _write(self._cache, self._name, content)
+        self._has_new = False
+        for group in self._groups.values():
+            group.changed.clear()
 
-    def _read(self) -> tuple[list[_Row], bool]:
-        """Return the cached row of each file, and whether the cache covers exactly the same files."""
-        nothing = [_NO_ROW] * len(self._paths)
+    def _get_group(self, kind: str) -> _Group:
+        """Return the files of a kind, with the facts of those that are unchanged."""
+        if kind not in self._groups:
+            group = self._groups[kind] = _Group(self._paths_by_kind[kind])
+            self._read(kind, group)
+            for at in range(0, len(group.paths), _MAX_COMPARED):
+                end = at + _MAX_COMPARED
+                if any(group.facts[at:end]) and not self._is_same(group, at, end):
+                    self._forget_changed(group, at, min(end, len(group.paths)))
+        return self._groups[kind]
+
+    def _is_same(self, group: _Group, at: int, end: int) -> bool:
+        """Return whether all files in a part of a group are unchanged."""
         try:
-            names, numbers = map(a2b_base64, (self._cache.get(self._name) or "\n").split("\n"))
-            values = array("q", numbers)
-            rows = list(zip(*(values[at::5] for at in range(5)), strict=True))
-            text = names.decode("utf-8", "surrogatepass")
-        except (Error, ValueError):
-            return nothing, False
-        paths = self._paths if text == "\0".join(self._paths) else text.split("\0")
-        if len(paths) != len(rows):
-            return nothing, False
-        if paths is self._paths:
-            return rows, True
-        rows_by_path = dict(zip(paths, rows, strict=True))
-        return [rows_by_path.get(path, _NO_ROW) for path in self._paths], False
+            statuses = list(filesystem.list_link_statuses(group.paths[at:end]))
+        except (OSError, ValueError):
+            return False
+        return all(
+            list(map(part, statuses)) == column[at:end].tolist()
+            for part, column in zip(_STATE, group.columns, strict=True)
+        )
+
+    def _forget_changed(self, group: _Group, at: int, end: int) -> None:
+        """Drop the facts of the changed files in a part of a group."""
+        for number in range(at, end):
+            try:
+                status = filesystem.get_link_status(group.paths[number])
+                state = tuple(part(status) for part in _STATE)
+            except (OSError, ValueError):
+                state = _NO_STATE
+            if group.facts[number] and state != group.get_state(number):
+                group.changed.add(number)
+                group.facts[number] = 0
+                group.set_state(number, _NO_STATE)
+
+    def _read(self, kind: str, group: _Group) -> None:
+        """Read the cached states and facts of a group."""
+        names, numbers = self._stored.get(_encode(kind), (b"", b""))
+        paths = names.decode("utf-8", "surrogatepass").split("\0")
+        values = array("q", numbers)
+        if len(values) != len(paths) * (len(_STATE) + 1):
+            return
+        *columns, facts = (values[at : at + len(paths)] for at in range(0, len(values), len(paths)))
+        if paths == group.paths:
+            group.columns, group.facts = columns, facts
+            return
+        numbers_by_path = {path: number for number, path in enumerate(paths)}
+        for number, path in enumerate(group.paths):
+            if path in numbers_by_path:
+                old = numbers_by_path[path]
+                group.set_state(number, tuple(column[old] for column in columns))
+                group.facts[number] = facts[old]
+
+
+def list_once(
+    folder: str, root: str, status: stat_result, work: Callable[[], tuple[list[str], ...] | None]
+) -> tuple[list[str], ...] | None:
+    """Return the lists of paths that `work` reads from git's index of a checkout, or None as it does.
+
+    They are cached with the `status` of the index, which was taken before.
+    """
+    cache, name = Cache(_KIND, folder), _build_name(root, "index")
+    state = array("q", [part(status) for part in _STATE]).tobytes()
+    stored_state, *fields = _unpack(cache.read(name) or b"") or [b""]
+    if stored_state == state:
+        return tuple(field.decode("utf-8", "surrogatepass").split("\0") if field else [] for field in fields)
+    lists = work()
+    if lists is not None and max(status.st_mtime_ns, status.st_ctime_ns) < time.time_ns() - filesystem.TICK:
+        _write(cache, name, _pack([state, *(_encode("\0".join(paths)) for paths in lists)]))
+    return lists
+
+
+def _build_name(root: str, meaning: str) -> str:
+    """Return the name of a cache entry about a repository."""
+    return sha256(_encode(f"{_FORMAT}\0{VERSION}\0{root}\0{meaning}")).hexdigest()
+
+
+def _write(cache: Cache, name: str, content: bytes) -> None:
+    """Store a content that is not too large to be read."""
+    if len(content) <= regular_files.MAX_BYTES:
+        cache.write(name, content)
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _pack(fields: list[bytes]) -> bytes:
+    """Join fields into one content: a checksum, the number of fields, the length of each, and the fields."""
+    content = b"".join((array("q", [len(fields), *map(len, fields)]).tobytes(), *fields))
+    return crc32(content).to_bytes(8, "little") + content
+
+
+def _unpack(content: bytes) -> list[bytes]:
+    """Return the fields of a content, or none if it is damaged."""
+    if len(content) < 16 or crc32(memoryview(content)[8:]) != int.from_bytes(content[:8], "little"):
+        return []
+    [count] = array("q", content[8:16])
+    ends = list(accumulate(array("q", content[16 : 16 + 8 * count]), initial=16 + 8 * count))
+    return [content[start:end] for start, end in pairwise(ends)]

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterable
 
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.git_index import read_index
+from cfglint_train.foundation.git_index import get_index_status, read_index
 from cfglint_train.foundation.typed import Final
 
 MAX_FILES: Final = 500_000
 """Maximum number of tracked files that are listed; the largest public repositories have fewer."""
 MAX_WALKED: Final = 50_000
 """Maximum number of files that a walk lists, nearest to the root first, and of folders that it visits."""
+MIN_INDEX_TO_CACHE: Final = 100_000
+"""Minimum size in bytes of an index whose names are cached; about a thousand files."""
 MAX_DEPTH: Final = 20
 """Maximum depth of nested submodules."""
 
@@ -38,19 +40,24 @@ class Listing(Frozen):
 
 
 def list_files(
-    root: str, depth: int | None, folders_with_new_files: Iterable[str], is_excluded: Callable[[str], bool]
+    root: str,
+    depth: int | None,
+    folders_with_new_files: Iterable[str],
+    is_excluded: Callable[[str], bool],
+    cache: Callable[[], str | None] = lambda: None,
 ) -> Listing:
     """List the files below a root.
 
     `depth` is the number of nested folder levels to walk, or None for all. Files that git does not track are listed
     only in `folders_with_new_files` and the folders between those and the root. `is_excluded` returns whether the
-    settings exclude a folder; it is called for parent folders first.
+    settings exclude a folder; it is called for parent folders first. `cache` returns the cache folder for the names in a
+    large index, or None.
     """
-    names = _list_tracked(root) if depth is None else None
-    if names is None:
+    tracked = _list_tracked(root, cache) if depth is None else None
+    if tracked is None:
         return _walk(root, depth, is_excluded)
-    listed, decisions = names[:MAX_FILES], {"": False, root: False}
-    tracked_folders = dict.fromkeys(name[: name.rfind("/")] for name in listed)
+    (names, tracked_folders), decisions = tracked, {"": False, root: False}
+    listed = names[:MAX_FILES]
     excluded = {folder for folder in tracked_folders if _is_below_excluded(folder, decisions, is_excluded)}
     included = [name for name in listed if name[: name.rfind("/")] not in excluded] if excluded else listed
     tracked_names, folders, more = set(names), set[str](), list[str]()
@@ -66,18 +73,38 @@ def list_files(
     return Listing((*included, *more), new, tuple(new_folders), MAX_FILES if len(names) > MAX_FILES else 0)
 
 
-def _list_tracked(root: str, depth: int = 0) -> list[str] | None:
-    """List the files that git tracks below a root, including submodules, or return None without a usable index."""
+def _list_tracked(root: str, cache: Callable[[], str | None], depth: int = 0) -> tuple[list[str], list[str]] | None:
+    """Return the files that git tracks below a root, including submodules, and their folders.
+
+    Return None without a usable index.
+    """
+    status = get_index_status(root) if filesystem.exists(f"{root}/.git") else None
+    folder = None if status is None or status.st_size < MIN_INDEX_TO_CACHE else cache()
+    if status is None or folder is None:
+        lists = _read_tracked(root)
+    else:
+        from cfglint_train.repository.known_facts import list_once  # not needed in small repositories
+
+        lists = list_once(folder, root, status, lambda: _read_tracked(root))
+    if lists is None:
+        return None
+    names, folders, submodules = lists
+    for module in submodules if depth < MAX_DEPTH else ():
+        if not filesystem.is_link(module) and (more := _list_tracked(module, cache, depth + 1)):
+            names += more[0]
+            folders += more[1]
+    return names, folders
+
+
+def _read_tracked(root: str) -> tuple[list[str], list[str], list[str]] | None:
+    """Return the files that the index of a checkout lists, their folders, and submodules, or None if it lists none."""
     index = read_index(root) if filesystem.exists(f"{root}/.git") else None
     if index is None or not index.paths:
         return None
     base = root.rstrip("/")
     names = os.fsdecode(b"".join((first := os.fsencode(f"\0{base}/"), first.join(index.paths)))).split("\0")[1:]
-    for module in index.submodules if depth < MAX_DEPTH else ():
-        folder = f"{base}/{os.fsdecode(module)}"
-        if not filesystem.is_link(folder):
-            names += _list_tracked(folder, depth + 1) or ()
-    return names
+    folders = {name[: name.rfind("/")]: None for name in names}
+    return names, list(folders), [f"{base}/{os.fsdecode(module)}" for module in index.submodules]
 
 
 def _is_below_excluded(folder: str, decisions: dict[str, bool], is_excluded: Callable[[str], bool]) -> bool:

@@ -29,12 +29,15 @@ class Texts:
         """Read a file; raise OSError if that fails."""
         return self._read_cached(path if path in self._contents else os.path.abspath(path), path)
 
-    def read_small(self, path: str) -> bytes:
-        """Read a file by its absolute path; return b"" for a link, an unreadable file or a file above MAX_SMALL."""
+    def read_small(self, path: str, statuses: dict[str, os.stat_result] | None = None) -> bytes:
+        """Read a file by its absolute path; return b"" for a link, an unreadable file or a file above MAX_SMALL.
+
+        If the file is opened, its status is added to `statuses`.
+        """
         text = self._contents.get(path)
         if text is None:
             try:
-                text = regular_files.read_small(path, MAX_SMALL, self._cleared)
+                text = regular_files.read_small(path, MAX_SMALL, self._cleared, statuses)
             except (OSError, ValueError):
                 return b""
             if text:  # an empty result may stand for a larger file
