@@ -45,14 +45,17 @@ _KINDS = {
 
 @contextmanager
 def watch(folder: Path, calls: set[tuple[str, str]]) -> Iterator[None]:
-    """Add every call of a function that asks the file system about a path below `folder` to `calls`."""
+    """Add every call of a function that asks the file system about a path below `folder` to `calls`.
+
+    `ask` compares an earlier report, on which the new report does not rest.
+    """
     root = str(folder)
 
     def spy(name: str, function: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object, **words: object) -> object:
             path = arguments[0] if arguments else "."
             caller = sys._getframe(1).f_code.co_name
-            if isinstance(path, (str, bytes)) and caller not in ("realpath", "_joinrealpath", "spy"):
+            if isinstance(path, (str, bytes)) and caller not in ("ask", "realpath", "_joinrealpath", "spy"):
                 text = os.fsdecode(path)
                 if os.path.abspath(text).startswith(root):
                     calls.add((name, text))

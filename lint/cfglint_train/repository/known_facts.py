@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from array import array
 from binascii import crc32
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from operator import attrgetter

@@ -50,8 +50,7 @@ def list_files(
 
     `depth` is the number of nested folder levels to walk, or None for all. Files that git does not track are listed
     only in `folders_with_new_files` and the folders between those and the root. `is_excluded` returns whether the
-    settings exclude a folder; it is called for parent folders first. `cache` returns the cache folder for the names in a
-    large index, or None.
+    settings exclude a folder; it is called for parent folders first. `cache` returns the cache folder, or None.
     """
     tracked = _list_tracked(root, cache) if depth is None else None
     if tracked is None:
@@ -81,7 +80,7 @@ def _list_tracked(root: str, cache: Callable[[], str | None], depth: int = 0) ->
     status = get_index_status(root) if filesystem.exists(f"{root}/.git") else None
     folder = None if status is None or status.st_size < MIN_INDEX_TO_CACHE else cache()
     if status is None or folder is None:
-        lists = _read_tracked(root)
+        lists: tuple[list[str], ...] | None = _read_tracked(root)
     else:
         from cfglint_train.repository.known_facts import list_once  # not needed in small repositories
 
