@@ -12,10 +12,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from cfglint_train.repository import index, listing
+from cfglint_train.foundation import filesystem
+from cfglint_train.repository import index, known_facts, listing
+from cfglint_train.repository.clues import CLUES, Question
+from cfglint_train.repository.index import RepositoryIndex
+from cfglint_train.repository.texts import Texts
+from cfglint_train.settings.settings import Settings
 from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, DEEPSPEED, LIMITED, TWICE, UNKNOWN_MODEL
 from tests.support.replaying import install, list_unrecorded, read_questions, watch
@@ -24,6 +30,8 @@ TIMES = int(os.environ.get("CFGLINT_FUZZ_TIMES", "1"))
 SEED = int(os.environ.get("CFGLINT_FUZZ_SEED", "1"))
 SEQUENCES = 12
 STEPS = 8
+LONG_SEQUENCES = 4
+LONG_STEPS = 60
 
 FILES = {
     "a.yaml": AXOLOTL + "deepspeed: ds.json\n",
@@ -249,6 +257,44 @@ def test_a_report_with_a_cache_is_the_report_without(
         assert outcome == run_cfglint("--no-cache", *words, cwd=root, environment=environment), f"{number}: {history}"
         for name in after.keys() - before.keys() | {name for name in before if before[name] != after.get(name)}:
             assert not list_unrecorded(calls, read_questions(stored / name)), f"{number}: {history}"
+
+
+@pytest.mark.parametrize("number", range(LONG_SEQUENCES * TIMES))
+def test_cached_facts_are_those_of_the_files(
+    number: int, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ask the index alone, which takes a hundredth of the time of a lint."""
+    monkeypatch.setattr(filesystem, "TICK", 0)
+    monkeypatch.setattr(index, "MIN_FILES_TO_CACHE", 1)
+    monkeypatch.setattr(listing, "MIN_INDEX_TO_CACHE", 1)
+    monkeypatch.setattr(known_facts, "_MAX_CHANGED", number % 3)
+    root = tmp_path / "around" / "repository"
+    shutil.copytree(template, root)
+    edits = Edits(root, random.Random(f"{SEED}-{number}"))
+    history = []
+    signs = sorted({sign for clues in CLUES.values() for kind in clues.values() for sign in kind})
+    for _ in range(LONG_STEPS):
+        time.sleep(0.005)
+        with suppress(OSError):
+            edits.pick().write_bytes(b" ".join(edits.draw.sample(signs, 2)) + b" a.yaml\n")
+        history.append(edits.apply())
+        time.sleep(0.005)
+        assert ask_index(root, str(tmp_path / "cache")) == ask_index(root, None), f"{number}: {history}"
+    assert len(list((tmp_path / "cache" / "repositories").iterdir())) == 2
+
+
+def ask_index(root: Path, cache: str | None) -> dict[str, list[object]]:
+    """Return all answers that rest on cached facts."""
+    repository_index = RepositoryIndex(
+        str(root), lambda _: Settings(str(root)), Texts(), None, [str(root)], cache=lambda: cache
+    )
+    names = [path.rpartition("/")[2] for path in (*FILES, *SPARE)]
+    return {
+        **{question: list(repository_index.read_texts(question)) for question in get_args(Question)},
+        **{name: list(repository_index.find_scripts_naming(name)) for name in names},
+        **{f"{name} in Python": list(repository_index.find_python_naming(name)) for name in names},
+        "files": list(repository_index.find_by_extension(("",))),
+    }
 
 
 def read_all(folder: Path) -> dict[str, bytes]:
