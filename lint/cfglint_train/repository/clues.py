@@ -24,8 +24,8 @@ _INSTALL: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
 WORDS: Final = (".yaml", ".yml", ".json", ".sh", ".py", "glob")
 """Parts of the words that cfglint most often searches for in scripts."""
 CLUES: Final[Mapping[str, Clues]] = {
-    **{f"{word} in shell": dict.fromkeys((*_SHELL, ""), (word.encode(),)) for word in WORDS},
-    **{f"{word} in python": {".py": (word.encode(),)} for word in WORDS},
+    **{f"shell:{word}": dict.fromkeys((*_SHELL, ""), (word.encode(),)) for word in WORDS},
+    **{f"python:{word}": {".py": (word.encode(),)} for word in WORDS},
     SCRIPT: {"": (b"#!",)},
     "arguments": dict.fromkeys(_SHELL, (b"$1", b"${1", b"$@", b"${@", b"$*", b"$2", b"${2")),
     "commands": {
@@ -48,11 +48,11 @@ CLUES: Final[Mapping[str, Clues]] = {
     "make": dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",)),
     "variables": dict.fromkeys(_SHELL, (b".yaml", b".yml")),
 }
-"""Clues by question; each question about a word names the syntax of the searched files."""
+"""Clues by question; a question about a word names the syntax of the searched files."""
 TOGETHER: Final = (
     ("installations", "jobs"),
     ("arguments", "commands", "loops", "make", "variables"),
     (SCRIPT,),
-    *(tuple(f"{word} in {syntax}" for word in WORDS) for syntax in ("shell", "python")),
+    *(tuple(f"{syntax}:{word}" for word in WORDS) for syntax in ("shell", "python")),
 )
 """Groups of questions that are answered in one search, because a run that asks one often asks the others."""

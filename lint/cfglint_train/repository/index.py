@@ -334,7 +334,7 @@ class RepositoryIndex:
                 paths += [path for path in self._find_answer(SCRIPT) if files.is_plain_script(path)]
             else:
                 paths = [path for path in paths if not regular_files.PYTHON_TESTS.search(path, len(self.root))]
-            self._words[syntax] = _Words(paths, self._texts, lambda part: self._find_answer(f"{part} in {syntax}"))
+            self._words[syntax] = _Words(paths, self._texts, lambda part: self._find_answer(f"{syntax}:{part}"))
         return self._words[syntax]
 
 
