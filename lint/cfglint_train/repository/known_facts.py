@@ -191,7 +191,7 @@ def list_once(
     They are cached with the `status` of the index, which was taken before.
     """
     cache, name = Cache(_KIND, folder), _build_name(root, "index")
-    state = array("q", [part(status) for part in _STATE]).tobytes()
+    state = _encode(" ".join(str(part(status)) for part in _STATE))
     stored_state, *fields = _unpack(cache.read(name) or b"") or [b""]
     if stored_state == state:
         return tuple(field.decode("utf-8", "surrogatepass").split("\0") if field else [] for field in fields)
