@@ -1,7 +1,8 @@
 """OmegaConf's interpolation: `${a.b}` in a value refers to another setting.
 
-Sources: omegaconf 2.3.0 and 2.4.0 (`grammar/`, `basecontainer.py`). Resolvers (`${oc.env:HOME}`, `${path.choose:...}`)
-depend on the training machine; their values stay unknown.
+Sources: omegaconf 2.3.0 and 2.4.0 (`grammar/`, `basecontainer.py`, `resolvers/oc/`). `${oc.select:a.b,default}` is
+resolved. Other resolvers (`${oc.env:HOME}`, `${path.choose:...}`) depend on the training machine; their values stay
+unknown.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Mapping
 from cfglint_train.documents.document import MISSING, Route
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.dotlist import split_key
-from cfglint_train.frameworks.lens import Config, resolve_default
+from cfglint_train.frameworks.dotlist import parse_value, split_key
+from cfglint_train.frameworks.lens import Config, build_default_origin, resolve_default
 from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, LookupResult, StatedValue
 
 _MAX_DEPTH: Final = 20
+_SELECT: Final = "oc.select:"
 
 Defaults = Mapping[Route, Any]
 
@@ -137,6 +139,8 @@ class _InterpolatedText:
         if index >= len(text):
             raise _UnresolvedError
         inner = text[start:index]
+        if inner.startswith(_SELECT):
+            return self.select(inner.removeprefix(_SELECT)), index + 1
         bare = re.sub(r"\$\{[^{}]*\}", "", inner)
         if ":" in bare:
             raise _UnresolvedError
@@ -147,6 +151,19 @@ class _InterpolatedText:
             raise _UnresolvedError
         return self.fetch_value(goal), index + 1
 
+    def select(self, arguments: str) -> Any:
+        """Return the value of the setting that `oc.select` names, or its default if there is none."""
+        path, comma, default = arguments.partition(",")
+        goal = _resolve_path(path.strip(), self.route)
+        if goal is None or self.depth >= _MAX_DEPTH:
+            raise _UnresolvedError
+        result = resolve_setting(self.config, goal, self.defaults, self.depth + 1)
+        if result is not NOT_STATED or goal in self.defaults:
+            return self.fetch_value(goal)
+        if "${" in default:
+            return self.resolve(default.strip())
+        return parse_value(default.strip(), default) if comma else None
+
     def fetch_value(self, route: Route) -> Any:
         result = resolve_setting(self.config, route, self.defaults, self.depth + 1)
         if isinstance(result, StatedValue):
@@ -154,8 +171,22 @@ class _InterpolatedText:
                 raise _UnresolvedError
             return result.value
         if result is NOT_STATED and route in self.defaults:
-            return resolve_default(self.config, self.defaults[route])
+            default = resolve_default(self.config, self.defaults[route])
+            if isinstance(default, str) and "${" in default:
+                return _InterpolatedText(self.config, route, self.defaults, self.depth + 1).resolve(default)
+            return default
         raise _UnresolvedError
+
+
+def resolve_default_setting(config: Config, route: Route, defaults: Defaults) -> LookupResult:
+    """Return the default of a setting that nothing states, with interpolations resolved."""
+    if route not in defaults:
+        return NOT_STATED
+    try:
+        value = _InterpolatedText(config, route, defaults, 0).fetch_value(route)
+    except (_UnresolvedError, RecursionError):
+        return UNRESOLVED
+    return StatedValue(value, build_default_origin(config, route))
 
 
 _KEY: Final = compile_on_use(r"[^.\[\]{}:$\s'\"=,]+")
