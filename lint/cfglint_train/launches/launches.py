@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from cfglint_train.documents.document import Route, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
+from cfglint_train.documents.shell.options import OptionParser
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation import filesystem
@@ -227,18 +228,31 @@ def find_command_launches(config: Config, submissions: Collection[Submission] = 
     """Return the launches of a config that is itself a command with options as settings, or nothing for other configs.
 
     There is one launch per submission of the script, or one if the script is not submitted. If the options are not read
-    as keys, only submissions yield launches, and only if the command uses every GPU that is launched.
+    as keys, only submissions yield launches, and only if the command uses every GPU that is launched. If it does not,
+    its own settings state its GPUs.
     """
     document, (number, *_) = config.document, config.root
     if not isinstance(document, ShellDocument):
         return []
     spread = frameworks.load(config.framework).launch_interface.uses_all_launched_gpus
-    if number not in document.translators and not (submissions and spread(config)):
+    is_spread = spread(config)
+    if number not in document.translators and not (submissions and is_spread):
         return []
-    return [
+    launches = [
         _build_launch(document, document.invocations[int(number)], {}, submission)
         for submission in submissions or (None,)
     ]
+    return launches if is_spread else [_drop_size(launch) for launch in launches]
+
+
+def _drop_size(launch: Launch) -> Launch:
+    """Return a launch without the number of its GPUs, which the program divides by its own settings."""
+    facts = {name: fact for name, fact in launch.facts.items() if name not in ("nodes", "gpus-per-node")}
+    return launch._replace(facts=facts)
+
+
+_PLAIN_OPTIONS: Final = OptionParser(lambda name: name, lambda _, text: text, lambda _: None)
+"""Options under their own names, with the words as values."""
 
 
 def find_caller_launches(config: Config, calls: Iterable[ScriptCall]) -> list[Launch]:
@@ -247,14 +261,12 @@ def find_caller_launches(config: Config, calls: Iterable[ScriptCall]) -> list[La
     assert isinstance(document, ShellDocument)
     keyed_invocation, launches = document.translators.get(int(number)), list[Launch]()
     for caller, call in calls:
-        options = call if keyed_invocation is None else keyed_invocation.build_mapping(call)
         overrides: dict[Route, Override] = {}
-        for written, entry in zip(call.entries, options.entries, strict=True):
-            name = (entry.name or "").removeprefix("--")
+        for written, route, value in (keyed_invocation or _PLAIN_OPTIONS).list_options(call):
             assumed = caller.get_assumption((call.number, written.name or ""))
             place, script = Place(caller, written.span), os.path.basename(caller.path)
-            origin = Origin("user", place, script, name, config.framework, assumed)
-            overrides[tuple(name.split("."))] = Override(caller.build_value(entry.value), origin)
+            origin = Origin("user", place, script, ".".join(map(str, route)), config.framework, assumed)
+            overrides[route] = Override(value, origin)
         launches.append(Launch(caller, call.number, {}, overrides, None))
     return launches
 

@@ -6,17 +6,19 @@ types them (`OptionParser`). Lenses and rules then see a mapping, and changes of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import (
     Append,
     CannotEdit,
     Change,
     Delete,
+    Document,
     Entry,
     Mapping,
     Node,
     Rename,
+    Route,
     Scalar,
     Sequence,
     Set,
@@ -42,6 +44,13 @@ class OptionParser(Frozen):
     def build_mapping(self, invocation: Invocation) -> Mapping:
         """Return the options of an invocation as a mapping from keys to values."""
         return Mapping(invocation.span, [self._build_entry(entry) for entry in invocation.entries], False)
+
+    def list_options(self, invocation: Invocation) -> Iterator[tuple[Entry, Route, Any]]:
+        """Yield the options of an invocation: the entry as written, and the key's route and value."""
+        for option in invocation.entries:
+            entry = self._build_entry(option)
+            name = (entry.name or "").removeprefix(_LONG)
+            yield option, tuple(name.split(".")), Document("", b"").build_value(entry.value)
 
     def _build_entry(self, option: Entry) -> Entry:
         name = option.name or ""

@@ -129,6 +129,9 @@ class OptionTranslator(Protocol):
     def build_mapping(self, invocation: Invocation) -> Mapping:
         """Return the options of an invocation as a mapping from keys to values."""
 
+    def list_options(self, invocation: Invocation) -> Iterator[tuple[Entry, Route, Any]]:
+        """Yield the options of an invocation: the entry as written, and the key's route and value."""
+
     def translate_change(self, change: Change, invocation: Invocation) -> Change:
         """Return a change of a key as a change of the option that sets the key.
 
@@ -387,11 +390,7 @@ class ShellScript(Document):
     def _build_entry(self, flag: CommandFlag, words: tuple[Word, ...]) -> Entry:
         word = words[flag.word]
         if flag.value_offset:
-            value = drop_prefix(word, flag.value_offset)
-            start = word.target.start if word.target is not None else word.span.start
-            end = value.span.start - (word.text[flag.value_offset - 1 : flag.value_offset] == "=")
-            key = Span(start, end) if start < end <= word.span.end else word.span
-            return Entry(Scalar(key, flag.name, value=flag.name), _build_argument(value))
+            return build_joined_entry(flag, word)
         name = Scalar(word.span, flag.name, value=flag.name)
         if word.why:
             name.text = word.text
@@ -438,6 +437,15 @@ _CONTAINERS: Final = {
     "heredoc_body": "heredoc",
     "comment": "comment",
 }
+
+
+def build_joined_entry(flag: CommandFlag, word: Word) -> Entry:
+    """Return the entry of an option that is one word with its value (`--option=value`)."""
+    value = drop_prefix(word, flag.value_offset)
+    start = word.target.start if word.target is not None else word.span.start
+    end = value.span.start - (word.text[flag.value_offset - 1 : flag.value_offset] == "=")
+    key = Span(start, end) if start < end <= word.span.end else word.span
+    return Entry(Scalar(key, flag.name, value=flag.name), _build_argument(value))
 
 
 def drop_prefix(word: Word, count: int) -> Word:

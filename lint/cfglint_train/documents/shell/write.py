@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # A word that starts with `=` is plain to bash, an expansion to zsh and an operator to the grammar.
 _SAFE: Final = compile_on_use(r"(?!=)[A-Za-z0-9_./:=,@%+-]+")
 _NUMBER: Final = compile_on_use(r"-\.?[0-9].*")
-_NAME: Final = compile_on_use(r"--?[A-Za-z][A-Za-z0-9_.-]*")
+# `a.b`, with the signs of Hydra, is joined with its value by an equals sign.
+_NAME: Final = compile_on_use(r"--?[A-Za-z][A-Za-z0-9_.-]*|\+{0,2}[A-Za-z_][A-Za-z0-9_.-]*")
 _CONTINUATION: Final = compile_on_use(rb"[ \t]*\\\r?\n")
 _COMMENT: Final = compile_on_use(rb"(?:^|[ \t\n])#")
 # Edits may change the words of programs that only print them. In the containers of `_LINES_ARE_WORDS`, a line break is
@@ -264,16 +265,19 @@ class ShellWriter:
     def _insert(self, invocation: Invocation, name: str, texts: list[str], beside: tuple[str, ...]) -> list[Edit]:
         if _NAME.fullmatch(name) is None:
             raise CannotEdit(f"{name!r} is not an option name")
-        text = " ".join((name, *texts))
+        if not name.startswith("-") and len(texts) != 1:
+            raise CannotEdit(f"{name} uses an equals sign, which allows only one word")
+        words = (name, *texts) if name.startswith("-") else (f"{name}={texts[0]}",)
+        text = " ".join(words)
         anchor = self._find_anchor(invocation, beside)
         if anchor is None:
             word = (*invocation.head, *invocation.words)[-1]
-            self.added.setdefault((invocation.number, len(invocation.words) - 1), []).extend((name, *texts))
+            self.added.setdefault((invocation.number, len(invocation.words) - 1), []).extend(words)
             at = self._find_end(word)
             return [Edit(Span(at, at), f" {text}")]
         first = invocation.words[anchor.word]
         last = max((anchor.word, *anchor.values))
-        self.added.setdefault((invocation.number, last), []).extend((name, *texts))
+        self.added.setdefault((invocation.number, last), []).extend(words)
         return [self._insert_line(first, self._find_end(invocation.words[last]), text)]
 
     def _find_anchor(self, invocation: Invocation, beside: tuple[str, ...]) -> CommandFlag | None:
