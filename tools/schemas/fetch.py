@@ -17,6 +17,7 @@ _WHEELS: Final = tuple(
     for python in ("3.13", "3.12", "3.11", "3.10")
     for platforms in ((), ("--platform=any", "--platform=manylinux1_x86_64", "--platform=manylinux2014_x86_64"))
 )
+_SUFFIXES: Final = (".py", ".yaml")
 _SDIST: Final = (("--no-binary=:all:",),)
 
 
@@ -67,15 +68,15 @@ def _run_pip(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def open_tree(path: Path, package: str, release: str, module: str) -> SourceTree:
-    """Return the Python files of `module` in a folder, a wheel or a source archive, with paths from the import root.
+    """Return the Python and YAML files of `module` in a folder or an archive, with paths from the import root.
 
     Raises FetchError if `module` is missing.
     """
     if path.is_dir():
         texts = {
             file.relative_to(path).as_posix(): file.read_bytes()
-            for file in path.rglob("*.py")
-            if not {"tests", ".git"} & set(file.relative_to(path).parts)
+            for file in path.rglob("*.*")
+            if file.suffix in _SUFFIXES and not {"tests", ".git"} & set(file.relative_to(path).parts)
         }
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -98,7 +99,7 @@ def open_tree(path: Path, package: str, release: str, module: str) -> SourceTree
 
 
 def _is_module_file(name: str, module: str) -> bool:
-    return name.endswith(".py") and f"/{module}/" in f"/{name}"
+    return name.endswith(_SUFFIXES) and f"/{module}/" in f"/{name}"
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

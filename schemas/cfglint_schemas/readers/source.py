@@ -224,7 +224,7 @@ class Source:
     def list_modules(self, folder: str, word: str = "") -> Iterator[Module]:
         """Yield the modules below a folder whose source contains `word`, in the order of their paths."""
         for path in self.tree.list_files(folder):
-            if word not in self.tree.files[path]:
+            if not path.endswith(".py") or word not in self.tree.files[path]:
                 continue
             module = self.find_module(path[: -len(".py")].removesuffix("/__init__").replace("/", "."))
             assert module is not None

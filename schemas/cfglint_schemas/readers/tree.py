@@ -6,7 +6,7 @@ from cfglint_train.foundation.frozen import Frozen
 
 
 class SourceTree(Frozen):
-    """The Python source of one release; `files` maps paths (`axolotl/utils/schemas/config.py`) to their text."""
+    """The Python and YAML files of a release; `files` maps paths (`axolotl/utils/schemas/config.py`) to their text."""
 
     package: str
     release: str

@@ -1,0 +1,188 @@
+"""verl: the composed Hydra tree of each trainer, and the fields of the dataclasses that its groups are built as.
+
+The defaults are those of the YAML files. A key of a dataclass that the tree lacks has `x-absent`: on the command line,
+Hydra accepts it only with `+`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cfglint_schemas.readers.hydra import ConfigFolder, Tree
+from cfglint_schemas.readers.source import Class, Field, Source, UndecidedError, collect_fields
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
+from cfglint_schemas.readers.types import Fragment, convert_annotation, find_default
+from cfglint_train.foundation.frozen import Frozen
+
+_FOLDER: Final = "verl/trainer/config"
+_EXPERIMENTS: Final = ("verl/experimental/fully_async_policy/config", "verl/experimental/one_step_off_policy/config")
+_TRAINERS: Final = ("ppo_trainer", "ppo_megatron_trainer", "sft_trainer_engine", "sft_trainer")
+_ENGINES: Final = "model_engine"
+_TARGET: Final = "_target_"
+_BUILT: Final = re.compile(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
+"""Calls that build a group of the configuration as a dataclass (verl/utils/config.py)."""
+_PASSED_ON: Final = re.compile(r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars")
+"""Mappings whose names another library reads, so every name is accepted."""
+_KINDS: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+
+
+class _Entry(Frozen):
+    """A trainer's composed tree."""
+
+    name: str
+    tree: Tree
+
+
+def read(package: str, source: Source) -> ReleaseTable:
+    """Return the vocabulary of one release; raise UndecidedError if it has no configuration of the PPO trainer."""
+    entries = list(_compose_entries(source))
+    reader = _TreeReader(source)
+    for entry in entries:
+        reader.read_entry(entry)
+    return ReleaseTable(reader.definitions, {entry.name: (entry.name,) for entry in entries})
+
+
+def _compose_entries(source: Source) -> Iterator[_Entry]:
+    """Yield the trees of the trainers; the PPO trainer with FSDP comes first."""
+    configs = ConfigFolder(source.tree, _FOLDER)
+    yield _Entry(_TRAINERS[0], configs.compose(_TRAINERS[0]))
+    names = {_TRAINERS[0]}
+    for name in _TRAINERS[1:]:
+        if configs.has(name):
+            names.add(name)
+            yield _Entry(name, configs.compose(name))
+    for engine in configs.list_options(_ENGINES):
+        name = f"ppo_{engine}_trainer"
+        if engine != "dp" and name not in names:
+            yield from _try_to_compose(configs, name, _TRAINERS[0], {_ENGINES: engine})
+    for folder in _EXPERIMENTS:
+        own_configs = ConfigFolder(source.tree, folder, _FOLDER)
+        for name in ConfigFolder(source.tree, folder).list_options(""):
+            yield from _try_to_compose(own_configs, name, name, {})
+
+
+def _try_to_compose(configs: ConfigFolder, entry: str, name: str, choices: dict[str, str]) -> Iterator[_Entry]:
+    """Yield a tree, unless a file that it needs is missing."""
+    try:
+        yield _Entry(entry, configs.compose(name, choices))
+    except UndecidedError:
+        return
+
+
+class _TreeReader:
+    """A reader that turns trees into definitions, one per mapping.
+
+    Mappings of the first tree are named by their route. A later tree refers to the definitions of an earlier one where
+    both are equal; the rest of its definitions have its name before the route.
+    """
+
+    def __init__(self, source: Source) -> None:
+        """Find the groups that the release builds as dataclasses."""
+        self.definitions: dict[str, Definition] = {}
+        self._source = source
+        self._earlier: list[_Entry] = []
+        self._built = frozenset(_find_built(source))
+        self._engines = ConfigFolder(source.tree, _FOLDER).list_options(_ENGINES)
+
+    def read_entry(self, entry: _Entry) -> None:
+        """Add the definitions of a tree."""
+        keys = {name: self._read_key(entry, (name,), value, None, is_built=False) for name, value in entry.tree.items()}
+        if self._engines and _ENGINES in keys:
+            keys[_ENGINES] = TableKey({"enum": self._engines, "default": entry.tree[_ENGINES]})
+        self.definitions[entry.name] = Definition(keys, "dropped")
+        self._earlier.append(entry)
+
+    def _read_key(
+        self, entry: _Entry, route: tuple[str, ...], value: Any, field: Field | None, is_built: bool
+    ) -> TableKey:
+        if isinstance(value, dict) and value:
+            return TableKey({"$ref": f"#/$defs/{self._name_mapping(entry, route, value, is_built)}"})
+        return TableKey(_describe_value(value, field))
+
+    def _name_mapping(self, entry: _Entry, route: tuple[str, ...], value: Tree, is_built: bool) -> str:
+        """Return the name of a mapping's definition, and read it if it is new."""
+        for other in self._earlier:
+            if _is_same(_get(other.tree, route), value) and (name := self._form_name(other, route)) in self.definitions:
+                return name
+        name = self._form_name(entry, route)
+        is_built = is_built or any(_matches(route, place) for place in self._built)
+        class_ = self._find_class(value.get(_TARGET)) if is_built else None
+        fields = {} if class_ is None else collect_fields(class_)
+        keys = {
+            key: self._read_key(entry, (*route, key), inner, fields.get(key), is_built) for key, inner in value.items()
+        }
+        for key, field in fields.items():
+            if key not in keys and not key.startswith("_"):
+                keys[key] = TableKey({**_describe_field(field), "x-absent": True})
+        unknown = "error" if class_ is not None else "kept" if _PASSED_ON.fullmatch(route[-1]) else "dropped"
+        self.definitions[name] = Definition(keys, unknown)
+        return name
+
+    def _form_name(self, entry: _Entry, route: tuple[str, ...]) -> str:
+        is_first = not self._earlier or entry is self._earlier[0]
+        return ".".join(route) if is_first else f"{entry.name}:{'.'.join(route)}"
+
+    def _find_class(self, target: object) -> Class | None:
+        """Return the class of a `_target_`, or None if the source does not have it."""
+        module, _, name = str(target).rpartition(".")
+        try:
+            symbol = self._source.resolve_imported(module, name)
+        except UndecidedError:
+            return None
+        return symbol if isinstance(symbol, Class) else None
+
+
+def _find_built(source: Source) -> Iterator[str]:
+    """Yield the places that calls of `omega_conf_to_dataclass` build, as the last parts of routes.
+
+    While a release has both kinds of workers, those of FSDP are the default ones (trainer.use_legacy_worker_impl).
+    """
+    files = source.tree.files
+    skipped = "/engine_workers.py" if source.tree.has_file("verl/workers/fsdp_workers.py") else "/fsdp_workers.py"
+    for path, text in files.items():
+        if path.endswith(".py") and not path.endswith(skipped) and "omega_conf_to_dataclass(" in text:
+            yield from _BUILT.findall(text)
+
+
+def _matches(route: tuple[str, ...], place: str) -> bool:
+    parts = tuple(place.split("."))
+    return route[-len(parts) :] == parts
+
+
+def _get(tree: Tree, route: tuple[str, ...]) -> Any:
+    value: Any = tree
+    for part in route:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+
+
+def _describe_value(value: Any, field: Field | None) -> Fragment:
+    """Return the schema of a value of the tree; nothing checks its type."""
+    if isinstance(value, dict):
+        return {"type": "object", "default": {}}
+    schema: Fragment = {} if field is None else _convert_type(field)
+    if isinstance(value, str) and value == "???":
+        return {**schema, "x-required": True, "x-unchecked": True}
+    if isinstance(value, str) and "${" in value:
+        return {**schema, "x-computed": True, "x-interpolation": value, "x-unchecked": True}
+    if not schema and value is not None:
+        schema = {"type": _KINDS[type(value)]}
+    return {**schema, "default": value, "x-unchecked": True}
+
+
+def _describe_field(field: Field) -> Fragment:
+    schema = _convert_type(field)
+    return {**schema, **find_default(field).build_keywords(schema), "x-unchecked": True}
+
+
+def _convert_type(field: Field) -> Fragment:
+    """Return the schema of a field's annotation; a class of verl is any mapping."""
+    schema = convert_annotation(field.owner.module, field.annotation, lambda _: None)
+    return {} if "x-external" in json.dumps(schema) else schema
