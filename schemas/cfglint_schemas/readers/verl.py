@@ -22,6 +22,20 @@ _EXPERIMENTS: Final = ("verl/experimental/fully_async_policy/config", "verl/expe
 _TRAINERS: Final = ("ppo_trainer", "ppo_megatron_trainer", "sft_trainer_engine", "sft_trainer")
 _ENGINES: Final = "model_engine"
 _TARGET: Final = "_target_"
+_READ: Final = re.compile(
+    r"""\b(?:config|cfg|reward_fn_config)((?:\.\w+)*)\.get\(\s*["'](\w+)["']"""
+    r"""|["'](\w+)["']\s+in\s+(?:self\.)?(?:config|cfg)((?:\.\w+)*)\b"""
+)
+"""Lookups of a key that the tree may lack: the mapping (from the variable) and the key, or the reverse."""
+_SECTIONS: Final = {
+    "verl/utils/dataset/rl_dataset": "data",
+    "verl/utils/dataset/rm_dataset": "data",
+    "verl/trainer/ppo/reward.": "custom_reward_function",
+    "verl/workers/actor/": "actor_rollout_ref.actor",
+    "verl/workers/critic/": "critic",
+    "verl/workers/rollout/": "actor_rollout_ref.rollout",
+}
+"""Modules whose variable `config` is one mapping of the tree."""
 _BUILT: Final = re.compile(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
 """Calls that build a group of the configuration as a dataclass (verl/utils/config.py)."""
 _PASSED_ON: Final = re.compile(r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars")
@@ -85,6 +99,7 @@ class _TreeReader:
         self._source = source
         self._earlier: list[_Entry] = []
         self._built = frozenset(_find_built(source))
+        self._read = frozenset(_find_read(source))
         self._engines = ConfigFolder(source.tree, _FOLDER).list_options(_ENGINES)
 
     def read_entry(self, entry: _Entry) -> None:
@@ -117,6 +132,9 @@ class _TreeReader:
         for key, field in fields.items():
             if key not in keys and not key.startswith("_"):
                 keys[key] = TableKey({**_describe_field(field), "x-absent": True})
+        else_read = () if fields else sorted(key for place, key in self._read if _matches(route, place))
+        for key in else_read:
+            keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
         unknown = "error" if class_ is not None else "kept" if _PASSED_ON.fullmatch(route[-1]) else "dropped"
         self.definitions[name] = Definition(keys, unknown)
         return name
@@ -145,6 +163,18 @@ def _find_built(source: Source) -> Iterator[str]:
     for path, text in files.items():
         if path.endswith(".py") and not path.endswith(skipped) and "omega_conf_to_dataclass(" in text:
             yield from _BUILT.findall(text)
+
+
+def _find_read(source: Source) -> Iterator[tuple[str, str]]:
+    """Yield the mappings, as the last parts of routes, and the keys that the code looks up in them."""
+    for path, text in source.tree.files.items():
+        if not path.endswith(".py"):
+            continue
+        section = next((name for prefix, name in _SECTIONS.items() if path.startswith(prefix)), "")
+        for match in _READ.finditer(text):
+            place, key = (match[1], match[2]) if match[2] else (match[4], match[3])
+            if place or section:
+                yield place.lstrip(".") or section, key
 
 
 def _matches(route: tuple[str, ...], place: str) -> bool:
