@@ -108,6 +108,14 @@ class Role(Frozen):
     """True if the weights stay on the host between uses; for the reference model, see `method.reference_offload`."""
     unstated: str = ""
     """The setting that should name the role's model, if it is not set; else empty."""
+    states_offload: bool | None = None
+    """True if the optimizer states of a trained model stay on the host between its updates; the actor's:
+    `rollout.train_sleep`.
+    """
+    micro: int | None = None
+    """Sequences per GPU in the updates of a trained model on the actor's GPUs, if the actor's batch does not count."""
+    tokens_per_gpu: int | None = None
+    """Token budget that replaces `micro`."""
 
 
 class Model(Frozen):
@@ -389,6 +397,8 @@ class Checkpoint(Frozen):
     remote: bool | None = None
     hf_export: bool | None = None
     """True if the run also writes Hugging Face weights (OpenRLHF)."""
+    frozen: bool | None = None
+    """True if checkpoints of an adapter also hold the frozen weights."""
     deepspeed_checkpoint: bool | None = None
     load_best_at_end: bool | None = None
     at_start: bool | None = None
@@ -454,8 +464,16 @@ class Rollout(Frozen):
     """True if a sleeping engine's weights are on the GPU during saves (default: no)."""
     train_sleep: bool | None = None
     """True if training states leave the GPU during generation."""
+    weights_sleep: bool | None = None
+    """True if the trained weights leave the GPU during generation, and return for each pass."""
+    sleep_discards: bool | None = None
+    """True if a sleeping engine keeps no copy of its weights on the host (vLLM's level 2)."""
+    sync_bucket: int | None = None
+    """Bytes of the buffer in which new weights reach an engine on the same GPU; 0: one tensor at a time."""
     gathers: bool | None = None
-    """True if every GPU gathers the whole model to generate under ZeRO-3 (`ds3_gather_for_generation`)."""
+    """True if every GPU gathers the whole model to generate under ZeRO-3 (`ds3_gather_for_generation`), or to send an
+    adapter to an engine.
+    """
     batch: int | None = None
     """Prompts per rollout."""
     samples_per_prompt: int | None = None
