@@ -182,8 +182,8 @@ def test_clauses_hold_only_where_their_first_setting_is_given(framework, kind):
     """Require it, because the table is searched by the first setting."""
     for row in load_table(framework, kind).rows:
         name, test = next(iter(row["when"].items()))
-        assert name[0] != "@" or row["each"], row["name"]
-        assert name[0] == "@" or not evaluate_test(test, MISSING), row["name"]
+        assert name[0] not in "@=" or row["each"], row["name"]
+        assert name[0] in "@=" or not evaluate_test(test, MISSING), row["name"]
 
 
 @pytest.mark.parametrize(("framework", "kind"), TABLES)
@@ -202,7 +202,7 @@ def test_brackets_in_texts_hold_the_name_of_one_setting(framework, kind):
     for row in load_table(framework, kind).rows:
         for text in (row["message"], row.get("help", ""), row.get("cure", {}).get("message", "")):
             assert [
-                name for name in re.findall(r"[\[<]([^\]>]*)[\]>]", text) if not re.fullmatch(r"[\w.@-]+", name)
+                name for name in re.findall(r"[\[<]([^\]>]*)[\]>]", text) if not re.fullmatch(r"[\w.@=-]+", name)
             ] == []
 
 

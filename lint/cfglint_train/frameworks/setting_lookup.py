@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from cfglint_train.documents.document import MISSING, Route
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +29,18 @@ class SettingLookup:
     def find_route(self, config: Config, name: str) -> Route | None:
         """Return the route at which a setting is set, in any of its spellings, or None."""
         return next((route for route in self.list_routes(name) if config.has(*route)), None)
+
+    def resolve_setting(self, config: Config, name: str) -> Any:
+        """Return the value of a setting that applies: as given, or by default.
+
+        MISSING if there is none, Unknown if it cannot be determined. The base class knows only given values.
+        """
+        route = self.find_route(config, name)
+        return MISSING if route is None else config.get_value(*route)
+
+    def find_default(self, config: Config, name: str, release: str) -> Any:
+        """Return the default of a setting at a release, as the framework states it, or MISSING."""
+        return MISSING
 
     def choose_route(self, config: Config, name: str) -> Route:
         """Return the route at which a setting would be written."""

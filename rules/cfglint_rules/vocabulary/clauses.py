@@ -379,6 +379,8 @@ def _list_assumptions(clause: Clause, settings: Settings) -> Iterator[Ground]:
     appended = "" if settings.run is None else settings.run.inputs.hidden_options
     if appended and clause.severity != "info" and any(map(settings.is_missing, _list_compared_names(clause))):
         yield assume_no_extra_options(appended)
+    if any(map(settings.has_varying_default, _list_compared_names(clause))):
+        yield from build_release_grounds(find_candidate_releases(settings.config), is_uniform=False)
     reported = set()
     for name in (*clause.when, *_list_given(clause.each, settings)):
         route = None if name.startswith("@") else settings.find_route(name)

@@ -17,6 +17,8 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@syntax`: the syntax of its file
 - `@overridden`: the settings that its launch overrides
 - `@main.NAME`: the setting `NAME` of the run's main config
+
+A name with `=` is the value that applies (`=trainer.nnodes`): as given, with interpolations resolved, or by default.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
+from cfglint_rules.vocabulary.effect_by_release import find_candidate_releases
 from cfglint_rules.vocabulary.survey import get_context, get_target_release
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import MISSING, Route, Unknown
@@ -38,6 +41,8 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
 MAIN_PREFIX: Final = "@main."
+EFFECTIVE: Final = "="
+"""Prefix of a name whose value is the one that applies, given or by default."""
 _CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
 """Name -> section of the DeepSpeed config that configures the same object."""
 _PLAIN_PROGRAMS: Final = ("llamafactory-cli", "lmf", "python", "python3")
@@ -110,6 +115,8 @@ class Settings:
             return is_main and get_mutations(self.config).has_client_object(_CLIENT_SECTIONS[name])
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _read_run_value(self.run, name)
+        if name.startswith(EFFECTIVE):
+            return self._keys.resolve_setting(self.config, name.removeprefix(EFFECTIVE))
         if (
             self._given_names is not None
             and not name.startswith("-")
@@ -138,17 +145,29 @@ class Settings:
 
     def find_route(self, name: str) -> Route | None:
         """Return the route at which a setting is given in any of its spellings, or None if it is not given."""
-        return self._keys.find_route(self.config, name)
+        return self._keys.find_route(self.config, name.removeprefix(EFFECTIVE))
 
     def find_home(self, name: str) -> Route:
         """Return the route at which a setting is given, or else the route at which it would be written."""
-        return self.find_route(name) or self._keys.choose_route(self.config, name)
+        return self.find_route(name) or self._keys.choose_route(self.config, name.removeprefix(EFFECTIVE))
 
     def is_missing(self, name: str) -> bool:
         """Return whether a setting is not given or a plan field has no place; False for the other `@` names."""
+        if name.startswith(EFFECTIVE):
+            return self.find_route(name) is None
         if not name.startswith("@") or name.startswith(MAIN_PREFIX):
             return self.get_value(name) is MISSING
         return name not in _DERIVED_NAMES and self.find_place(name) is None
+
+    def has_varying_default(self, name: str) -> bool:
+        """Return whether a default applies that is not the same at every candidate release."""
+        if not name.startswith(EFFECTIVE) or self.find_route(name) is not None:
+            return False
+        releases = find_candidate_releases(self.config).releases
+        return (
+            len({repr(self._keys.find_default(self.config, name.removeprefix(EFFECTIVE), item)) for item in releases})
+            > 1
+        )
 
     def is_unknown_to_copy(self, name: str) -> bool:
         """Return whether the config uses a copy of the framework that lacks the setting."""

@@ -138,12 +138,13 @@ class VocabularyTable:
     def __init__(self, clauses: list[_StoredClause]) -> None:
         """Index the clauses by their first setting, or its section."""
         self._clauses = [clause for clause in clauses if clause.first is not None]
-        # A clause only matches if its first setting is given; if that is a fact about the run, any setting of `each`.
+        # A clause only matches if its first setting is given; if that is a fact about the run or a value that applies,
+        # any setting of `each`.
         # Setting, or its section -> clause numbers.
         self._about: dict[str, list[int]] = {}
         for number, clause in enumerate(self._clauses):
             name = clause.first or ""
-            for index in (clause.read() or {"each": ()})["each"] if name[0] == "@" else (name,):
+            for index in (clause.read() or {"each": ()})["each"] if name[0] in "@=" else (name,):
                 self._about.setdefault(index if index[0] == "-" else index.partition(".")[0], []).append(number)
 
     def __bool__(self) -> bool:
