@@ -11,7 +11,7 @@ import os
 import re
 
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.folders import is_folder_unchanged
+from cfglint_train.documents.shell.folders import is_folder_unchanged, resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
@@ -71,7 +71,7 @@ def find_nearest(
 
 
 def _is_started_here(document: ShellDocument, invocation: Invocation) -> bool:
-    """Return whether a command runs on this machine in the folder where its script is started."""
+    """Return whether a command runs on this machine, in its script's folder or where the script is started."""
     if invocation.scope is None or invocation.scope.script.parent is not None:
         return False
     launchers = list(document.list_launchers(invocation))
@@ -79,8 +79,10 @@ def _is_started_here(document: ShellDocument, invocation: Invocation) -> bool:
         return False
     directives = [other for other in document.invocations if other.is_directive]
     words = [word.text for other in (*launchers, *directives) for word in other.words]
-    return not any(_ELSEWHERE.match(word) or word in ("-C", "-D") for word in words) and is_folder_unchanged(
-        document, invocation
+    own_folder = os.path.dirname(os.path.abspath(document.path))
+    is_in_own_folder = resolve_working_folder(document, invocation) == own_folder
+    return not any(_ELSEWHERE.match(word) or word in ("-C", "-D") for word in words) and (
+        is_in_own_folder or is_folder_unchanged(document, invocation)
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Route, Unknown
+from cfglint_train.documents.shell.composed import find_composed_file, names_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.options import OptionParser
@@ -307,7 +308,9 @@ def group_by_file_name(document: ShellDocument) -> Mapping[str, Sequence[Invocat
     for invocation in document.invocations:
         words = (*invocation.head[-1:], *invocation.words)
         names = {_get_file_name(word.text if word.is_known else word.known_suffix) for word in words}
-        for name in (*names, os.path.basename(_get_module_file(invocation))):
+        composed = find_composed_file(invocation)
+        named = (os.path.basename(_get_module_file(invocation)), "" if composed is None else composed.name)
+        for name in names.union(named):
             invocations.setdefault(name, []).append(invocation)
     return invocations
 
@@ -329,8 +332,10 @@ def find_trailing_words(
 ) -> tuple[Word, ...] | None:
     """Return the words after the config's path in an invocation, or None if it does not receive the config.
 
-    The path may also be the program itself.
+    The path may also be the program itself. If Hydra composes the config, all words are returned.
     """
+    if names_file(invocation, os.path.abspath(config).replace(os.sep, "/")):
+        return invocation.words
     name = os.path.basename(config)
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
@@ -583,4 +588,4 @@ def _is_setting_word(text: str, route: Route) -> bool:
 
 def _split_setting_name(text: str) -> tuple[str, ...]:
     """Return the setting that a word names as the steps of a route, with `-` replaced by `_`."""
-    return tuple(text.partition("=")[0].lstrip("-").replace("-", "_").split("."))
+    return tuple(text.partition("=")[0].lstrip("-+").replace("-", "_").split("."))

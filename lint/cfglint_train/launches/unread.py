@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from cfglint_train.documents.document import Document, DocumentError, Position, Span
 from cfglint_train.documents.notebooks import parse_notebook
 from cfglint_train.documents.python.script import PythonScript
+from cfglint_train.documents.shell.composed import find_composed_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
@@ -271,7 +272,8 @@ def describe_absent_files(
 ) -> Iterator[tuple[Span, str, str | None]]:
     """Yield the span, message and remedy of each file that a launch needs and that is missing among its siblings.
 
-    The files are training programs and the values of `--config` and `--config_file`. Each file is reported once.
+    The files are training programs, the values of `--config` and `--config_file`, and files that Hydra composes. Each
+    file is reported once.
     """
     seen = set[str]()
     for invocation in document.invocations:
@@ -305,6 +307,9 @@ def _list_needed_files(
         word = _find_file_word(invocation)
         if word is not None and word.is_known and _CONFIGURATION.search(word.text):
             yield word, word.text.removeprefix(f"{_OPTION}=")
+    composed = find_composed_file(invocation)
+    if composed is not None and composed.end.startswith("/") and not composed.is_absolute:
+        yield composed.word, composed.end.lstrip("/")
     for started in (invocation, *launchers):
         for flag, entry in zip(started.flags, started.entries, strict=True):
             if entry.name in _SETTINGS_OPTIONS:

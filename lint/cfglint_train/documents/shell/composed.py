@@ -1,0 +1,69 @@
+"""Files that Hydra composes: `--config-path FOLDER --config-name NAME` names `FOLDER/NAME.yaml`.
+
+Hydra resolves a relative folder from the program's own file (hydra-core 1.3.2 `_internal/utils.py`,
+compute_search_path_dir), so only a folder that starts at the root or with a variable is the repository's.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cfglint_train.documents.shell.script import Invocation, drop_prefix
+from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+
+CONFIG_NAME: Final = "--config-name"
+"""Option that every command of this form has, in this spelling or the short one."""
+_NAMES: Final = (CONFIG_NAME, "-cn")
+_FOLDERS: Final = ("--config-path", "-cp", "--config-dir", "-cd")
+_ENDINGS: Final = (".yaml", ".yml")
+
+
+class ComposedFile(Frozen):
+    """The file that a command composes."""
+
+    word: Word
+    """Word that names the file."""
+    end: str
+    """Known end of its path: `/conf/run.yaml`, or `run.yaml` if the folder is the program's own."""
+    is_absolute: bool
+    """True if `end` is the whole path."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file, with its ending."""
+        return os.path.basename(self.end)
+
+
+def find_composed_file(invocation: Invocation) -> ComposedFile | None:
+    """Return the file that a command composes, or None if it names none."""
+    word, folder = _find_value(invocation, _NAMES), _find_value(invocation, _FOLDERS)
+    if word is None or not word.is_known or not word.text:
+        return None
+    name = word.text if word.text.endswith(_ENDINGS) else f"{word.text}.yaml"
+    if folder is None:
+        return ComposedFile(word, name, False)
+    if folder.is_known:
+        is_absolute = folder.text.startswith("/")
+        return ComposedFile(word, f"{folder.text.rstrip('/')}/{name}" if is_absolute else name, is_absolute)
+    return ComposedFile(word, f"{folder.known_suffix.rstrip('/')}/{name}" if folder.known_suffix else name, False)
+
+
+def _find_value(invocation: Invocation, options: tuple[str, ...]) -> Word | None:
+    """Return the value of the first of the options that is passed."""
+    for index, word in enumerate(invocation.words):
+        name, equals, _ = word.text.partition("=")
+        if name in options:
+            if equals:
+                return drop_prefix(word, len(name) + 1)
+            return invocation.words[index + 1] if index + 1 < len(invocation.words) else None
+    return None
+
+
+def names_file(invocation: Invocation, path: str) -> bool:
+    """Return whether a command composes the file at an absolute path, as far as its words show."""
+    composed = find_composed_file(invocation)
+    if composed is None or composed.name != os.path.basename(path):
+        return False
+    return composed.end == path if composed.is_absolute else path.endswith(f"/{composed.end.lstrip('/')}")
