@@ -18,6 +18,7 @@ from cfglint_train.frameworks.loaders import PLAIN, Loader
 from cfglint_train.frameworks.registry import FrameworkManifest, list_frameworks
 from cfglint_train.frameworks.requires import load_requirements
 from cfglint_train.models.architecture import Architecture
+from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import ResolvedPlan
@@ -147,6 +148,28 @@ class LaunchInterface(Frozen):
     """Predicate: a job runs on all GPUs of its launch, not just on the number that its own options state."""
 
 
+class EvenBatch(Frozen):
+    """A batch that the framework divides evenly among GPUs."""
+
+    text: str
+    """The batch in messages: its settings with their values."""
+    sequences: int
+    unit: int
+    """Number that must divide `sequences`."""
+    divisor: str
+    """The unit in messages."""
+    outcome: str
+    """What happens otherwise."""
+    field: Field
+    """Field that a change would set."""
+    factor: int = 1
+    """Sequences per unit of the setting that states `field`."""
+    scale: int = 1
+    """Units of `field` per unit of that setting."""
+    since: str = ""
+    """First release that divides the batch so; empty: all known releases."""
+
+
 class Traits(Frozen):
     """Properties of a framework that rules need. The defaults fit most frameworks."""
 
@@ -166,6 +189,8 @@ class Traits(Frozen):
     "ranks": the data-parallel ranks. "micro batches": ranks x micro batch. "groups": ranks x micro batch of each group
     of models.
     """
+    list_even_batches: Callable[[Config, Plan], Iterable[EvenBatch]] = lambda _, __: ()
+    """Batches that must be divisible, if they are more than the global batch."""
     fills_packs: Callable[[Config], bool] = lambda _: True
     """Predicate: packs are filled up to the sequence length; otherwise the samples of a micro batch are concatenated.
     """

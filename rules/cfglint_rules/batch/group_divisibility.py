@@ -8,6 +8,8 @@ Checks the batch arithmetic that each framework asserts at startup or silently r
 - OLMo: `global_train_batch_size` must be a multiple of the ranks.
 - OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and the global batch and
   `rank_microbatch_size` must be multiples of `max_sequence_length`.
+- verl: `data.train_batch_size` x `rollout.n` must be a multiple of the GPUs, and `ppo_mini_batch_size` x `rollout.n` of
+  the data-parallel ranks.
 - GRPO in axolotl and TRL: the number of completions must be a multiple of `num_generations`. In TRL,
   `generation_batch_size` must also be a multiple of micro batch x ranks.
 
@@ -30,9 +32,9 @@ step crashes. Otherwise each step drops the remainder.
     --ref.num_gpus_per_node 8
 
 ## Fix safety
-Unsafe: the fix changes the batch or the group. Only GRPO has a fix, which is the smallest change: more accumulation,
-another number of completions per prompt, or a larger micro batch. If TRL's `generation_batch_size` is stated and does
-not fit the ranks, the fix sets it to the nearest valid value.
+Unsafe: the fix changes the batch or the group. GRPO and verl have a fix, which is the smallest change: for verl the
+nearest batch, for GRPO more accumulation, another number of completions per prompt, or a larger micro batch. If TRL's
+`generation_batch_size` is stated and does not fit the ranks, the fix sets it to the nearest valid value.
 
 ## When it does not apply
 With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for trained groups. If the
@@ -43,6 +45,7 @@ OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py` (setup_distributed), `trainer/ppo
 (setup_dynamic_batch), deepspeed 0.19.8 `runtime/config.py`; ai2-olmo
 0.6.0 `data/iterable_dataset.py`; ai2-olmo-core 3.0.0 `train/train_module/transformer/train_module.py`, 2.0.0
 `train/train_module/transformer.py`; axolotl 0.18.0 `utils/schemas/validation.py` (check_grpo_batch_size_divisibility);
+verl 0.9.1 `utils/config.py` (validate_config), `workers/engine_workers.py` (train_mini_batch);
 trl 0.15.2 `trainer/grpo_trainer.py`, 1.16.0 `trainer/grpo_config.py` (`__post_init__`); huggingface/trl#3061, #2858,
 #2876, huggingface/open-r1#249, allenai/olmocr#394.
 """
@@ -55,6 +58,7 @@ from math import gcd, lcm
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -65,7 +69,14 @@ RULE: Final = Rule(
     "error",
     particular=True,
     fix="unsafe",
-    writes=("batch.accumulation", "batch.micro", "rollout.completions", "rollout.samples_per_prompt"),
+    writes=(
+        "batch.accumulation",
+        "batch.global_",
+        "batch.micro",
+        "rollout.batch",
+        "rollout.completions",
+        "rollout.samples_per_prompt",
+    ),
     depends_on_unseen_flags=True,
 )
 
@@ -78,8 +89,31 @@ def check(run: Run) -> Iterator[Report]:
         yield from _check_dynamic_batches(run)
     elif run.framework.traits.batch_divisor is not None:
         yield from _check_global_batch(run)
+    yield from _check_even_batches(run)
     yield from _check_completions(run)
     yield from _check_tokens(run)
+
+
+def _check_even_batches(run: Run) -> Iterator[Report]:
+    """Yield a report for every batch that the framework cannot divide among its GPUs, with the nearest valid value."""
+    for batch in run.framework.traits.list_even_batches(run.main, run.plan):
+        if batch.sequences % batch.unit == 0:
+            continue
+        candidates = run.main.releases.find_candidates(run.framework.manifest.package)
+        covered = [parse_release(release) >= parse_release(batch.since or release) for release in candidates.releases]
+        if not any(covered):
+            continue
+        step = batch.unit // gcd(batch.unit, batch.factor)
+        nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
+        key = run.spell_key(batch.field)
+        yield Report(
+            f"{batch.text} = {format_count(batch.sequences, 'sequence')}, not a multiple of {batch.divisor}: "
+            f"{batch.outcome}{'' if all(covered) else f' (since {run.framework.title} {batch.since})'}",
+            run.find_place(batch.field),
+            None if all(covered) else "warning",
+            fix=Fix("unsafe", f"{key}: {nearest}", {batch.field: nearest * batch.scale}),
+            claim=_UNEVEN_BATCH,
+        )
 
 
 def _check_completions(run: Run) -> Iterator[Report]:
