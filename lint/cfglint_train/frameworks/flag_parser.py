@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from cfglint_train.documents.document import Entry, Route
+from cfglint_train.documents.document import Change, Entry, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.foundation.versions import parse_release
+from cfglint_train.plan.origin import Place
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
     from cfglint_train.frameworks.lens import Config
-    from cfglint_train.plan.origin import Place
 
 
 class LauncherOption(Frozen):
@@ -32,6 +32,18 @@ class LauncherOption(Frozen):
     def is_fatal_at(self, release: str) -> bool:
         """Return whether a release fails because the section is unset."""
         return bool(self.unset_section) and parse_release(release) >= parse_release(self.fatal_since)
+
+
+class RefusedWord(Frozen):
+    """A word of a command line that its parser refuses for its form, whatever the setting means."""
+
+    place: Place
+    message: str
+    help: str
+    is_refused_at: Callable[[str], bool]
+    """Function that returns whether a release refuses the word."""
+    rename: Change | None = None
+    """Change that gives the word the right form, or None."""
 
 
 class FlagParser:
@@ -55,6 +67,10 @@ class FlagParser:
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether the blank word at `index` of a launch certainly stops the program."""
         return False
+
+    def list_refused_words(self, config: Config) -> Iterable[RefusedWord]:
+        """List the words of a command line that its parser refuses for their form."""
+        return ()
 
     def is_value_corrected(self, config: Config, flag: str, value: str) -> bool:
         """Return whether the framework itself corrects the value of a flag."""

@@ -48,18 +48,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, format_message
+from cfglint_rules.vocabulary.effect_by_release import ACCEPTED, compute_effects, find_candidate_releases
 from cfglint_rules.vocabulary.launched import list_launched_settings
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import get_checked_keys
+from cfglint_rules.vocabulary.survey import REFUSED, get_checked_keys
 from cfglint_rules.vocabulary.table import Clause, load_table
 from cfglint_rules.vocabulary.wrong_type import find_fatal_settings
 from cfglint_train.documents.document import Route
-from cfglint_train.findings.finding import Report
+from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.flag_parser import RefusedWord
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.runs.run import Run
 
@@ -78,6 +81,7 @@ def check(run: Run) -> Iterator[Report]:
             help=f"set `{setting.unset}` in the file, or pass the section as a whole: `--{setting.unset}='{{...}}'`",
             grounds=setting.effects.grounds,
         )
+    yield from _report_words(run.main)
     for config in run.configs:
         if not _has_clauses(config):
             continue
@@ -94,6 +98,27 @@ def check(run: Run) -> Iterator[Report]:
         from cfglint_rules.vocabulary.dataset_entries import report_refused_datasets  # few runs have such a file
 
         yield from report_refused_datasets(run)
+
+
+def _report_words(config: Config) -> Iterator[Report]:
+    """Yield a report for every word of a command that its parser refuses for its form."""
+    keys = get_checked_keys(config)
+    if keys is None or config.evidence.fork is not None:
+        return
+    for word in keys.list_refused_words(config):
+        effects = compute_effects(find_candidate_releases(config), partial(_judge_word, word))
+        if effects.current_effect == ACCEPTED:
+            continue
+        fix = None
+        if word.rename is not None:
+            is_sure = effects.effects == {REFUSED}
+            fix = Fix("safe" if is_sure else "unsafe", word.help, keys=((config, (word.rename,)),))
+        message = f"{word.message}: {effects.describe()}"
+        yield Report(message, word.place, effects.limit_severity("error"), fix, help=word.help, grounds=effects.grounds)
+
+
+def _judge_word(word: RefusedWord, release: str) -> str:
+    return REFUSED if word.is_refused_at(release) else ACCEPTED
 
 
 def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:

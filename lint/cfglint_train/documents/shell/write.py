@@ -87,7 +87,9 @@ class ShellWriter:
         """Return a change of a key as a change of its option if the options of the invocation are read as keys."""
         number = change.route[0] if change.route else None
         options = self.document.translators.get(number) if isinstance(number, int) else None
-        return change if options is None else options.translate_change(change, self._get_invocation(change.route))
+        if options is None or not isinstance(number, int):
+            return change
+        return options.translate_change(change, self.document.invocations[number])
 
     def set(self, change: Set) -> list[Edit]:
         """Return the edits that set the value of an option or add the option."""
