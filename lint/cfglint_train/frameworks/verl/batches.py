@@ -1,0 +1,54 @@
+"""Batches that verl divides evenly among the GPUs.
+
+Sources: verl 0.9.1 `utils/config.py` (validate_config), `workers/engine_workers.py` (train_mini_batch); 0.3.0.post1 to
+0.7.1 `trainer/ppo/ray_trainer.py` (_validate_config), `workers/fsdp_workers.py` (ppo_mini_batch_size // ranks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import format_count
+from cfglint_train.frameworks.framework import EvenBatch
+from cfglint_train.frameworks.lens import Config, is_before
+from cfglint_train.frameworks.verl import names as key
+from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
+from cfglint_train.frameworks.verl.settings import is_complete, is_ppo, read
+from cfglint_train.plan.fields import Plan
+
+_DYNAMIC_UNCHECKED: Final = "0.6.0"
+"""First release that does not check the rollouts of dynamic batches (`utils/config.py`)."""
+
+
+def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
+    """Yield the answers of a step and those of an update, which must divide evenly."""
+    ranks, samples = plan.world_size, read(config, COUNT, *key.SAMPLES)
+    if not is_ppo(config) or not is_complete(config) or not ranks or not samples or plan.parallel.strategy is None:
+        return
+    dynamic = is_dynamic(config)
+    prompts, mini = plan.rollout.batch, read(config, COUNT, *key.MINI)
+    times = f" x `rollout.n` {samples}"
+    if prompts and (dynamic is False or (dynamic and is_before(config, _DYNAMIC_UNCHECKED))):
+        yield EvenBatch(
+            f"`{key.PROMPTS[0]}` {prompts:,}{times}",
+            prompts * samples,
+            ranks,
+            f"the {format_count(ranks, 'GPU')}",
+            "verl refuses to start",
+            "rollout.batch",
+            samples,
+        )
+    context = plan.parallel.context or 1
+    if mini and ranks % context == 0:
+        yield EvenBatch(
+            f"`{key.MINI[0]}` {mini:,}{times}",
+            mini * samples,
+            ranks // context,
+            f"the {format_count(ranks // context, 'data-parallel rank')}",
+            "the first update fails",
+            "batch.global_",
+            samples,
+            samples,
+            since="0.8.0",
+        )

@@ -1,0 +1,209 @@
+"""Fields that follow from verl's settings: the engine, the batch, and the models on the GPUs of the pool.
+
+Sources: verl 0.3.0.post1 to 0.9.1 (`workers/fsdp_workers.py`, `workers/engine/fsdp/transformer_impl.py`,
+`workers/engine_workers.py`, `trainer/ppo/`, `utils/checkpoint/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.framework import Job
+from cfglint_train.frameworks.lens import Config, is_before
+from cfglint_train.frameworks.loaders import PLAIN
+from cfglint_train.frameworks.verl import names as key
+from cfglint_train.frameworks.verl.lenses import COUNT, get_context_size, has_adapter, is_dynamic
+from cfglint_train.frameworks.verl.settings import find_origin, is_complete, is_ppo, read
+from cfglint_train.plan.fields import Role
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Origin
+
+POOL: Final = "global"
+"""Name of the GPU pool that all models of a job share (trainer/main_ppo.py, `global_pool`)."""
+
+_FIXED_VALUES: Final[tuple[tuple[Field, Any], ...]] = (
+    ("precision.master", "none"),
+    ("precision.autocast", True),
+    ("precision.loaded", "none"),
+    ("optimizer.name", "adamw"),
+    ("optimizer.implementation", "foreach"),
+    ("optimizer.state_bits", 32),
+    ("optimizer.paged", False),
+    ("activations.reentrant", False),
+    ("parallel.sharding", "full_shard"),
+    ("parallel.communication", "fp32"),
+    ("parallel.offload_optimizer", "none"),
+    ("checkpoint.state_dict", "sharded"),
+    ("model.rope_scaling", "none"),
+)
+
+
+def infer(job: Job) -> None:
+    """Infer the engine, the batch, and the models of a job."""
+    config, plan = job.main, job.plan
+    for field, value in _FIXED_VALUES:
+        plan.infer(field, value, "verl builds it so")
+    _infer_precision(job)
+    _infer_engine(job)
+    _infer_sequences(job)
+    _infer_batch(job)
+    keep = plan.get("checkpoint.keep")
+    if keep is not None:
+        # utils/checkpoint/checkpoint_manager.py: with 1, the old one is removed only after the new one is written.
+        plan.infer("checkpoint.rotates_first", keep == "all" or keep > 1, "ensure_checkpoint_capacity")
+    if is_ppo(config):
+        _infer_rollout(job)
+        _infer_roles(job)
+
+
+def _infer_precision(job: Job) -> None:
+    plan = job.plan
+    dtype = plan.get("precision.params")
+    fields: tuple[Field, ...] = ("precision.grads", "precision.frozen", "precision.adapter")
+    for field in fields:
+        plan.infer(field, dtype, "model_dtype")
+
+
+def _infer_engine(job: Job) -> None:
+    config, plan = job.main, job.plan
+    has_policy = bool(read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)) and plan.get("parallel.strategy") == "fsdp2"
+    is_offloaded = has_policy or bool(read(config, PLAIN.boolean, *key.CPU_OFFLOAD))
+    plan.infer("parallel.offload_params", "cpu" if is_offloaded else "none", "offload_policy of FSDP2")
+    if has_policy:
+        plan.put("parallel.offload_optimizer", "cpu", Origin("inferred", note="offload_policy of FSDP2"))
+    minimum = read(config, PLAIN.integer, *key.MIN_PARAMETERS)
+    plan.infer("parallel.wrapping", "size" if minimum else "block", "wrap_policy")
+    size, world = read(config, PLAIN.integer, *key.SHARD_SIZE), plan.world_size
+    if world is not None:
+        is_hybrid = size is not None and 0 < size < world
+        plan.infer("parallel.shard_size", size if is_hybrid else world, "fsdp_size")
+        plan.infer("parallel.replicas", world // size if is_hybrid and size else 1, "fsdp_size")
+        if is_hybrid:
+            plan.put("parallel.sharding", "hybrid_shard", Origin("inferred", note="fsdp_size"))
+    plan.infer("parallel.defers_reduction", bool(read(config, PLAIN.boolean, *key.NO_SYNC)), "one reduction per step")
+
+
+def _infer_sequences(job: Job) -> None:
+    config, plan = job.main, job.plan
+    removes_padding = read(config, PLAIN.boolean, *key.REMOVE_PADDING)
+    if removes_padding is None and is_ppo(config):
+        return
+    plan.infer("sequence.packing", bool(removes_padding), "use_remove_padding")
+    plan.infer("sequence.padding", "longest" if removes_padding else "max_length", "use_remove_padding")
+
+
+def _infer_batch(job: Job) -> None:
+    """Infer the micro batch of the old spelling, and the micro batches of an optimizer step."""
+    config, plan = job.main, job.plan
+    ranks, sequences = plan.world_size, plan.get("batch.global_")
+    context = get_context_size(config)
+    if plan.get("batch.micro") is None and is_dynamic(config) is False and ranks:
+        whole = read(config, COUNT, *key.OLD_MICRO)
+        if whole is not None:
+            share = max(1, whole // max(1, ranks // context))
+            origin = find_origin(config, *key.OLD_MICRO)
+            plan.put("batch.micro", share, origin._replace(kind="inferred", note="of all ranks"))
+    micro, length, tokens = plan.get("batch.micro"), plan.get("sequence.length"), plan.get("batch.tokens_per_gpu")
+    if not ranks or not sequences:
+        return
+    share = max(1, sequences * context // ranks)
+    if micro:
+        plan.infer("batch.accumulation", max(1, share // micro), "mini batch / ranks / micro batch")
+    elif tokens and length:
+        plan.infer("batch.accumulation", 2 if share * length > tokens else 1, "the token budget")
+
+
+def _infer_rollout(job: Job) -> None:
+    config, plan = job.main, job.plan
+    tokens = [read(config, COUNT, *names) for names in (key.SCORE_TOKENS, key.REFERENCE_TOKENS)]
+    micro = [read(config, COUNT, *names) for names in (key.SCORE_MICRO, key.REFERENCE_MICRO)]
+    if is_dynamic(config):
+        budgets = [value for value in tokens if value is not None]
+        if budgets:
+            plan.infer(
+                "rollout.tokens_per_gpu", max(budgets) * get_context_size(config), "log_prob_max_token_len_per_gpu"
+            )
+    elif any(micro):
+        plan.infer("rollout.micro", max(value for value in micro if value), "log_prob_micro_batch_size_per_gpu")
+    _infer_losses(job)
+    if plan.get("rollout.engine") == "vllm":
+        # Level 2 of vLLM's sleep discards the weights, which the trainer sends again (0.6.1); LoRA keeps them.
+        discards = not is_before(config, "0.6.1") and not has_adapter(config)
+        plan.infer("rollout.sleep_discards", discards, "level of vLLM's sleep")
+    bucket = read(config, COUNT, *key.BUCKET)
+    plan.infer("rollout.sync_bucket", 0 if bucket is None else bucket << 20, "update_weights_bucket_megabytes")
+
+
+def _infer_losses(job: Job) -> None:
+    """Infer how log-probabilities and entropy are computed (utils/torch_functional.py, workers/engine/fsdp/)."""
+    config, plan = job.main, job.plan
+    if read(config, PLAIN.boolean, *key.FUSED_KERNELS):
+        plan.infer("activations.fused_loss", "policy_fused", "use_fused_kernels")
+        return
+    coefficient = read(config, PLAIN.number, *key.ENTROPY)
+    if coefficient is None:
+        return
+    if coefficient != 0 or read(config, PLAIN.boolean, *key.COUNTS_ENTROPY):
+        is_compiled = read(config, PLAIN.boolean, *key.COMPILE) is not False
+        plan.infer(
+            "activations.fused_loss", "policy_entropy" if is_compiled else "policy_entropy_eager", "entropy_coeff"
+        )
+        return
+    temperature = read(config, PLAIN.number, *key.TEMPERATURE)
+    is_scaled = is_before(config, "0.9.0") or temperature != 1
+    plan.infer("activations.fused_loss", "policy_scaled" if is_scaled else "policy", "log-probabilities of the answers")
+
+
+def needs_reference(config: Config) -> bool | None:
+    """Return whether the trainer builds a reference model, or None if that is unknown."""
+    answers = [read(config, PLAIN.boolean, *names) for names in (key.KL_LOSS, key.KL_REWARD)]
+    return True if any(answers) else None if None in answers else False
+
+
+def needs_critic(config: Config) -> bool | None:
+    """Return whether the trainer builds a critic (trainer/ppo/utils.py need_critic), or None if that is unknown."""
+    stated = read(config, PLAIN.boolean, *key.CRITIC)
+    if stated is not None:
+        return bool(stated)
+    estimator = read(config, PLAIN.string, *key.ESTIMATOR)
+    return None if estimator is None else estimator == "gae"
+
+
+def _infer_roles(job: Job) -> None:
+    roles = tuple(_list_roles(job))
+    if roles and is_complete(job.main):
+        job.plan.infer("model.roles", roles, "the models of trainer/ppo/ray_trainer.py")
+
+
+def _list_roles(job: Job) -> Iterator[Role]:
+    """Yield the models that share the GPUs, or none if which they are is unknown."""
+    config, plan = job.main, job.plan
+    model, nodes, gpus = plan.get("model.id"), plan.get("launch.nodes"), plan.get("launch.gpus_per_node")
+    reference, critic = needs_reference(config), needs_critic(config)
+    if reference is None or critic is None:
+        return
+    yield Role("actor", model, True, nodes, gpus, POOL)
+    if has_adapter(config):
+        plan.infer("method.reference_model", "adapter-off" if reference else "none", "the actor without its adapter")
+    else:
+        plan.infer("method.reference_model", "none", "the reference is a role")
+        if reference:
+            plan.infer("method.reference_offload", True, "FSDP keeps the reference on the host")
+            yield Role("reference", model, False, nodes, gpus, POOL, offload=True)
+    if critic:
+        source = read(config, PLAIN.string, *key.CRITIC_MODEL)
+        tokens = read(config, COUNT, *key.CRITIC_TOKENS)
+        is_filled = bool(read(config, PLAIN.boolean, *key.CRITIC_DYNAMIC))
+        yield Role(
+            "critic",
+            source or model,
+            True,
+            nodes,
+            gpus,
+            POOL,
+            offload=bool(read(config, PLAIN.boolean, *key.CRITIC_WEIGHTS_SLEEP)),
+            states_offload=bool(read(config, PLAIN.boolean, *key.CRITIC_STATES_SLEEP)),
+            micro=None if is_filled else read(config, COUNT, *key.CRITIC_MICRO),
+            tokens_per_gpu=tokens * (read(config, COUNT, *key.CRITIC_ULYSSES) or 1) if is_filled and tokens else None,
+        )

@@ -1,0 +1,179 @@
+"""Keys of verl: Hydra refuses a bare word that the composed tree lacks, and adds any word with `+`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from operator import eq
+
+from cfglint_schemas.status import PRESENT, Context
+from cfglint_train.documents.document import MISSING, Document, Rename, Route, Unknown
+from cfglint_train.documents.shell.script import Argument
+from cfglint_train.foundation.typed import Any
+from cfglint_train.frameworks.evidence import LaunchedKey
+from cfglint_train.frameworks.flag_parser import RefusedWord
+from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
+from cfglint_train.frameworks.keys import Keys
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.lens_types import NOT_STATED, StatedValue
+from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
+from cfglint_train.frameworks.verl.settings import (
+    find_entry,
+    get_invocation,
+    get_vocabulary,
+    has_known_tree,
+    is_complete,
+    is_in_tree,
+    look_up,
+)
+from cfglint_train.frameworks.verl.words import GROUPS, HydraWord, list_words
+from cfglint_train.plan.origin import Place
+
+
+class VerlKeys(Keys):
+    """Key handling of verl 0.3.0.post1 to 0.9.1 (hydra-core 1.3.2)."""
+
+    def find_entry(self, document: Document, root: Route) -> str | None:
+        """Return the tree that a configuration composes."""
+        from cfglint_train.plan.releases import Releases
+
+        return find_entry(Config("verl", document, Releases({}), root))
+
+    def build_context(self, config: Config) -> Context:
+        """Return a context with the tree that the configuration composes."""
+        return Context(entry=find_entry(config))
+
+    def resolve_setting(self, config: Config, name: str) -> Any:
+        """Return the value that applies: given, or by default in the composed tree, with interpolations resolved."""
+        route: Route = tuple(name.split("."))
+        if config.get(*route) is None and not is_complete(config):
+            return Unknown("the command that composes the file")
+        result = look_up(config, route)
+        if isinstance(result, StatedValue):
+            return result.value
+        is_absent = result is NOT_STATED and has_known_tree(config)
+        return MISSING if is_absent else Unknown("a setting that cannot be determined")
+
+    def find_default(self, config: Config, name: str, release: str) -> Any:
+        """Return the default in the composed tree of a release, with interpolations as text, or MISSING."""
+        fact = get_vocabulary(config).find_fact(tuple(name.split(".")), release, self.build_context(config))
+        if fact is None or fact.resolve_status().kind != PRESENT:
+            return MISSING
+        schema = fact.get_schema()
+        return schema.get("x-interpolation", schema.get("default", MISSING))
+
+    def is_declared(self, config: Config, route: Route) -> bool:
+        """Return whether a setting may be of a tree that cfglint does not compose: a recipe's or a fork's."""
+        return not has_known_tree(config) or route[0] in ("defaults", "hydra")
+
+    def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
+        """Return that Hydra refuses a word without `+`; the vocabulary knows what becomes of the others."""
+        word = find_word(config, route)
+        return "error" if word is not None and word.head.sign == "" else effect
+
+    def infer_release(
+        self,
+        document: Document,
+        root: Route,
+        release: str,
+        package: str | None = None,
+        launched: Iterable[LaunchedKey] = (),
+    ) -> ReleaseHint | None:
+        """Return no hint: most runs use a copy between two releases, and the newest release decides about each key."""
+        return None
+
+    def find_used_keys(
+        self, document: Document, root: Route, package: str | None = None, launched: Iterable[LaunchedKey] = ()
+    ) -> list[KeyUse]:
+        """Return the keys that only later releases have, and that the newest accepts."""
+        uses = super().find_used_keys(document, root, package, launched)
+        return [use for use in uses if use.is_accepted_by(self.vocabulary.newest)]
+
+    def is_value_corrected(self, config: Config, flag: str, value: str) -> bool:
+        """Return whether Hydra reads a word with quotes in it, because quotes are part of its grammar."""
+        head = parse_head(value)
+        try:
+            return head is not None and (
+                not head.value_offset or parse_value(value[head.value_offset :]) is not MISSING
+            )
+        except ValueError:
+            return False
+
+    def list_refused_words(self, config: Config) -> Iterator[RefusedWord]:
+        """Yield the words that Hydra refuses: `+` on a key that exists, `~` on one that does not, and broken values."""
+        invocation = get_invocation(config)
+        if invocation is None or not has_known_tree(config):
+            return
+        changed: set[Route] = set()
+        for word in list_command_words(config):
+            if word.head.is_group or word.route[0] in ("hydra", *GROUPS):
+                continue
+            place, name, route = Place(config.document, word.entry.key.span), word.head.key, word.route
+            if word.fault:
+                yield RefusedWord(place, f"Hydra cannot read the value of `{name}`", "quote it", lambda _: True)
+            elif word.head.sign == "" and not any(route[:depth] in changed for depth in range(len(route) + 1)):
+                yield RefusedWord(
+                    place,
+                    f"`{name}` is not in the tree, although verl accepts it",
+                    f"write `+{name}`",
+                    partial(_needs_plus, config, route),
+                    Rename((invocation.number, word.name), f"+{name}"),
+                )
+            elif word.head.sign in ("+", "~") and route not in changed:
+                is_added = word.head.sign == "+"
+                if is_added and not (isinstance(word.entry.value, Argument) and _is_scalar(word.entry.value.value)):
+                    continue  # a list or a mapping is merged
+                yield RefusedWord(
+                    place,
+                    f"`+{name}` adds a setting that already exists"
+                    if is_added
+                    else f"`~{name}` deletes a setting that does not exist",
+                    f"write it without `+`, or as `++{name}`" if is_added else "remove the word",
+                    partial(_has_value, config, route, is_added),
+                    Rename((invocation.number, word.name), name) if is_added else None,
+                )
+            if word.head.sign:
+                changed.add(route)
+
+
+def _has_value(config: Config, route: Route, presence: bool, release: str) -> bool:
+    """Return whether a release's tree has, or lacks, a value for a key: null counts as none.
+
+    Source: hydra-core 1.3.2 `_internal/config_loader_impl.py` (_apply_overrides_to_config). Return False for a value
+    that depends on other settings.
+    """
+    if not is_in_tree(config, route, release):
+        return not presence
+    fact = get_vocabulary(config).find_fact(route, release, Context(entry=find_entry(config)))
+    schema = {} if fact is None else fact.get_schema(release)
+    if "x-interpolation" in schema:
+        return False
+    return ("$ref" in schema or schema.get("default") is not None) is presence
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, (dict, list, Unknown))
+
+
+def _needs_plus(config: Config, route: Route, release: str) -> bool:
+    """Return whether a release accepts a key that its tree lacks: of a dataclass, or in a free mapping."""
+    fact = get_vocabulary(config).find_fact(route, release, Context(entry=find_entry(config)))
+    if fact is None or fact.resolve_status(release).kind != PRESENT:
+        return False
+    return fact.is_open or bool(fact.get_schema(release).get("x-absent"))
+
+
+def find_word(config: Config, route: Route) -> HydraWord | None:
+    """Return the last word of a command that sets a setting, a mapping around it, or a setting below it, or None."""
+    words = reversed(list_command_words(config))
+    return next((word for word in words if all(map(eq, word.route, route))), None)
+
+
+def list_command_words(config: Config) -> list[HydraWord]:
+    """Return the overrides of a configuration that is a command, in order."""
+    return config.compute_once(_find_command_words)
+
+
+def _find_command_words(config: Config) -> list[HydraWord]:
+    invocation = get_invocation(config)
+    return [] if invocation is None else list_words(invocation)

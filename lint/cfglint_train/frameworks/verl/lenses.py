@@ -1,0 +1,407 @@
+"""Lenses between verl's settings and the plan.
+
+The names of a setting are those of the PPO trainer's tree, then those of the supervised trainers' trees. The release's
+tree has only one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from cfglint_train.documents.document import CannotEdit, Change, Route
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.codec import Codec, accept_unknown_folder, bound_below, build_choice
+from cfglint_train.frameworks.launchers import read_launch
+from cfglint_train.frameworks.lens import Changes, Config, Lens, Triple, parse_routes
+from cfglint_train.frameworks.lens_types import ABSENT, Custom, Key, refuse_write
+from cfglint_train.frameworks.loaders import PLAIN
+from cfglint_train.frameworks.verl import names as key
+from cfglint_train.frameworks.verl.settings import (
+    ACCESS,
+    find_entry,
+    find_origin,
+    find_route,
+    get_invocation,
+    is_ppo,
+    put,
+    read,
+)
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Origin
+
+Reader = Callable[[Config], Iterator[Triple]]
+Writer = Callable[[Config, Changes], list[Change]]
+
+COUNT: Final = bound_below(1, PLAIN.integer)
+_DTYPE: Final = build_choice(
+    {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+)
+_RECOMPUTE: Final = build_choice({True: "full", False: "none"})
+_OFFLOAD: Final = build_choice({True: "cpu", False: "none"})
+_ATTENTION: Final = build_choice(
+    {"flash_attention_2": "flash", "flash_attention_3": "flash3", "sdpa": "sdpa", "eager": "eager",
+     "flex_attention": "flex"}
+)  # fmt: skip
+_ESTIMATORS: Final[Mapping[str, str]] = {
+    "gae": "ppo", "grpo": "grpo", "grpo_passk": "grpo", "grpo_vectorized": "grpo", "gdpo": "grpo", "rloo": "rloo",
+    "rloo_vectorized": "rloo",
+}  # fmt: skip
+_ENGINES: Final = build_choice({"vllm": "vllm", "sglang": "sglang", "hf": "hf"})
+_STRATEGIES: Final[Mapping[str, str]] = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
+
+
+def _build_key(
+    field: Field,
+    names: key.Names,
+    codec: Codec,
+    default: Any = ABSENT,
+    null_value: Any = ABSENT,
+    applies: Callable[[Config], bool] | None = None,
+) -> Key:
+    return Key(field, parse_routes(*names), codec, default, null_value, access=ACCESS, applies=applies)
+
+
+def _build_custom(
+    keys: Mapping[Field, key.Names],
+    reader: Reader,
+    writer: Writer = refuse_write,
+    list_terms: Callable[[Config], tuple[Route, ...]] | None = None,
+) -> Custom:
+    routes = {field: parse_routes(*names) for field, names in keys.items()}
+    return Custom(routes, reader, writer, ACCESS, list_terms=list_terms)
+
+
+def _build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = None) -> Custom:
+    """Return the lens of a value that no setting changes."""
+
+    def read_value(config: Config) -> Iterator[Triple]:
+        if applies is None or applies(config):
+            yield field, value, Origin("default", note=f"verl {config.release}", framework="verl")
+
+    return Custom({field: ()}, read_value, refuse_write)
+
+
+def is_dynamic(config: Config) -> bool | None:
+    """Return whether micro batches are filled up to a number of tokens, or None if that is unknown."""
+    if find_route(config, parse_routes(*key.DYNAMIC)) is None:
+        return False
+    value = read(config, PLAIN.boolean, *key.DYNAMIC)
+    return None if value is None else bool(value)
+
+
+def has_adapter(config: Config) -> bool:
+    """Return whether the run trains a LoRA adapter."""
+    return (read(config, PLAIN.integer, *key.LORA_RANK) or 0) > 0
+
+
+def get_context_size(config: Config) -> int:
+    """Return the ranks that share a sequence (Ulysses)."""
+    return read(config, COUNT, *key.ULYSSES) or 1
+
+
+def _read_stage(config: Config) -> Iterator[Triple]:
+    if not is_ppo(config):
+        yield "method.stage", "sft", Origin("explicit", config.find_top(), framework="verl")
+        return
+    estimator = read(config, PLAIN.string, *key.ESTIMATOR)
+    if estimator is not None:
+        yield "method.stage", _ESTIMATORS.get(estimator, "reinforce"), find_origin(config, *key.ESTIMATOR)
+        yield "rollout.advantage", estimator, find_origin(config, *key.ESTIMATOR)
+
+
+def _read_tuning(config: Config) -> Iterator[Triple]:
+    rank, origin = read(config, PLAIN.integer, *key.LORA_RANK), find_origin(config, *key.LORA_RANK)
+    if rank is None:
+        return
+    yield "method.tuning", "lora" if rank > 0 else "full", origin
+    if rank <= 0:
+        return
+    yield "method.lora_rank", rank, origin
+    targets = read(config, Codec(lambda value: value), *key.LORA_TARGETS)
+    names = [targets] if isinstance(targets, str) else targets
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    yield "method.lora_targets", tuple(names) if is_list and names else None, find_origin(config, *key.LORA_TARGETS)
+
+
+def _write_tuning(config: Config, changes: Changes) -> list[Change]:
+    rank = changes.get("method.lora_rank")
+    if set(changes) != {"method.lora_rank"} or not isinstance(rank, int) or rank < 1 or not has_adapter(config):
+        raise CannotEdit("fixes only change the rank of existing adapters")
+    return put(config, rank, *key.LORA_RANK)
+
+
+def _read_strategy(config: Config) -> Iterator[Triple]:
+    origin = find_origin(config, *key.STRATEGY)
+    strategy = read(config, PLAIN.string, *key.STRATEGY)
+    engine = find_entry(config).removeprefix("ppo_").removesuffix("_trainer")
+    if is_ppo(config) and engine != "trainer" and "_" not in engine and engine in key.OTHER_ENGINES:
+        strategy = engine
+    if strategy in key.OTHER_ENGINES:
+        title = key.OTHER_ENGINES[strategy]
+        note = f"how {title} divides the model is not estimated: only FSDP is"
+        yield "parallel.strategy", None, origin._replace(note=note, is_unsupported=True)
+    elif strategy is not None:
+        yield "parallel.strategy", _STRATEGIES.get(strategy), origin
+
+
+def _write_strategy(config: Config, changes: Changes) -> list[Change]:
+    spelling = next((name for name, value in _STRATEGIES.items() if value == changes["parallel.strategy"]), None)
+    if spelling is None:
+        raise CannotEdit("verl shards with FSDP or FSDP2")
+    return put(config, spelling, *key.STRATEGY)
+
+
+def _read_length(config: Config) -> Iterator[Triple]:
+    if not is_ppo(config):
+        length = read(config, COUNT, *key.LENGTH)
+        if length is not None:
+            yield "sequence.length", length, find_origin(config, *key.LENGTH)
+        return
+    prompt, response = read(config, COUNT, *key.PROMPT_LENGTH), read(config, COUNT, *key.RESPONSE_LENGTH)
+    if response is not None:
+        yield "rollout.new_tokens", response, find_origin(config, *key.RESPONSE_LENGTH)
+    if prompt is not None and response is not None:
+        origin = find_origin(config, *key.RESPONSE_LENGTH)
+        yield "sequence.length", prompt + response, origin._replace(note=origin.note or "prompt plus response")
+
+
+def _list_length_terms(config: Config) -> tuple[Route, ...]:
+    names = (key.PROMPT_LENGTH, key.RESPONSE_LENGTH) if is_ppo(config) else (key.LENGTH,)
+    routes = (find_route(config, parse_routes(*group)) for group in names)
+    return tuple(route for route in routes if route is not None)
+
+
+def _write_length(config: Config, changes: Changes) -> list[Change]:
+    length = changes.get("sequence.length")
+    if is_ppo(config) or set(changes) != {"sequence.length"} or not isinstance(length, int):
+        raise CannotEdit("the length is the longest prompt plus the longest response")
+    return put(config, length, *key.LENGTH)
+
+
+def _build_product(field: Field, names: key.Names, factor: Callable[[Config], int | None], applies: Any) -> Custom:
+    """Return the lens of a field that is a setting times another number."""
+
+    def read_product(config: Config) -> Iterator[Triple]:
+        if not applies(config):
+            return
+        value, times = read(config, COUNT, *names), factor(config)
+        if value is not None:
+            yield field, None if times is None else value * times, find_origin(config, *names)
+        elif any(config.has(*route) for route in parse_routes(*names)):
+            yield field, None, find_origin(config, *names)
+
+    def write_product(config: Config, changes: Changes) -> list[Change]:
+        times, value = factor(config), changes[field]
+        if not applies(config) or not times or not isinstance(value, int) or value % times:
+            raise CannotEdit(f"{names[0]} cannot give {changes[field]}")
+        return put(config, value // times, *names)
+
+    return _build_custom({field: names}, read_product, write_product)
+
+
+def _read_coefficient(config: Config) -> Iterator[Triple]:
+    """Yield the largest coefficient of the KL terms that are on, 0 if none is; each needs the reference's outputs."""
+    found: Triple = ("rollout.kl_coefficient", 0.0, find_origin(config, *key.KL_LOSS))
+    for switch, names in ((key.KL_LOSS, key.KL_LOSS_COEFFICIENT), (key.KL_REWARD, key.KL_REWARD_COEFFICIENT)):
+        is_on, coefficient = read(config, PLAIN.boolean, *switch), read(config, PLAIN.number, *names)
+        if is_on is None or (is_on and coefficient is None):
+            return
+        if is_on and (coefficient > found[1] or found[1] == 0):
+            is_stated = any(config.has(*route) for route in parse_routes(*names))
+            found = (found[0], coefficient, find_origin(config, *(names if is_stated else switch)))
+    if is_ppo(config):
+        yield found
+
+
+def _write_coefficient(config: Config, changes: Changes) -> list[Change]:
+    raise CannotEdit("two settings add a KL term")
+
+
+def _read_sleep(config: Config) -> Iterator[Triple]:
+    """Yield whether weights and states leave the GPU between the passes; FSDP2's own policy excludes it.
+
+    Source: verl 0.9.1 `workers/engine/base.py`, `workers/engine/fsdp/transformer_impl.py`.
+    """
+    has_policy = bool(read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)) and is_fsdp2(config)
+    if not is_ppo(config):
+        return
+    fields: tuple[tuple[Field, key.Names], ...] = (
+        ("rollout.weights_sleep", key.WEIGHTS_SLEEP),
+        ("rollout.train_sleep", key.STATES_SLEEP),
+    )
+    for field, names in fields:
+        value = read(config, PLAIN.boolean, *names)
+        if value is not None:
+            yield field, bool(value) and not has_policy, find_origin(config, *names)
+
+
+def _write_sleep(config: Config, changes: Changes) -> list[Change]:
+    settings = {"rollout.weights_sleep": key.WEIGHTS_SLEEP, "rollout.train_sleep": key.STATES_SLEEP}
+    return [change for field, value in changes.items() for change in put(config, value, *settings[field])]
+
+
+def is_fsdp2(config: Config) -> bool:
+    """Return whether the actor is sharded by FSDP2."""
+    return read(config, PLAIN.string, *key.STRATEGY) == "fsdp2"
+
+
+def get_samples(config: Config) -> int | None:
+    """Return the answers per prompt in PPO, 1 in supervised training, or None if unknown."""
+    return read(config, COUNT, *key.SAMPLES) if is_ppo(config) else 1
+
+
+def _read_saving(config: Config) -> Iterator[Triple]:
+    frequency, origin = read(config, PLAIN.integer, *key.SAVE_FREQUENCY), find_origin(config, *key.SAVE_FREQUENCY)
+    if frequency is None:
+        if any(config.has(*route) for route in parse_routes(*key.SAVE_FREQUENCY)):
+            yield "checkpoint.strategy", None, origin
+        return
+    yield "checkpoint.strategy", "steps" if frequency > 0 else "no", origin
+    if frequency > 0:
+        yield "checkpoint.interval", frequency, origin
+    # PPO saves the last step only if it saves at all (trainer/ppo/ray_trainer.py); sft_trainer always does.
+    yield (
+        "checkpoint.final",
+        frequency > 0 or not is_ppo(config),
+        origin._replace(kind="inferred", note="the last step"),
+    )
+
+
+def _write_saving(config: Config, changes: Changes) -> list[Change]:
+    interval = changes.get("checkpoint.interval")
+    if changes.get("checkpoint.strategy", "steps") != "steps" or not isinstance(interval, int) or interval < 1:
+        raise CannotEdit("verl saves at an interval of steps, or not at all")
+    return put(config, interval, *key.SAVE_FREQUENCY)
+
+
+def _read_contents(config: Config) -> Iterator[Triple]:
+    contents = read(config, Codec(lambda value: value), *key.CONTENTS)
+    origin = find_origin(config, *key.CONTENTS)
+    if isinstance(contents, list):
+        yield "checkpoint.model_only", "optimizer" not in contents, origin
+        yield "checkpoint.hf_export", "hf_model" in contents, origin
+
+
+def _read_testing(config: Config) -> Iterator[Triple]:
+    frequency, origin = read(config, PLAIN.integer, *key.TEST_FREQUENCY), find_origin(config, *key.TEST_FREQUENCY)
+    if frequency is None:
+        return
+    yield "eval.enabled", frequency > 0, origin
+    yield "eval.strategy", "steps" if frequency > 0 else "no", origin
+    if frequency > 0:
+        yield "eval.interval", frequency, origin
+
+
+def _write_testing(config: Config, changes: Changes) -> list[Change]:
+    interval = changes.get("eval.interval")
+    if set(changes) != {"eval.interval"} or not isinstance(interval, int) or interval < 1:
+        raise CannotEdit("only the number of steps between tests has a setting")
+    return put(config, interval, *key.TEST_FREQUENCY)
+
+
+def _read_keep(config: Config) -> Iterator[Triple]:
+    route = find_route(config, parse_routes(*key.KEEP))
+    if route is None:
+        return
+    value, origin = read(config, Codec(lambda value: value), *key.KEEP), find_origin(config, *key.KEEP)
+    if value is None and (config.get(*route, default=None) is None):
+        yield "checkpoint.keep", "all", origin
+    elif isinstance(value, int):
+        # max_ckpt_to_keep 0 and below keep all (utils/checkpoint/checkpoint_manager.py).
+        yield "checkpoint.keep", value if value > 0 else "all", origin
+
+
+def _write_keep(config: Config, changes: Changes) -> list[Change]:
+    keep = changes["checkpoint.keep"]
+    return put(config, None if keep == "all" else keep, *key.KEEP)
+
+
+def _read_launch(config: Config) -> Iterator[Triple]:
+    invocation = get_invocation(config)
+    if invocation is None or not isinstance(config.document, ShellDocument):
+        return
+    launch = read_launch(config.document, invocation)
+    for field, fact in (("launch.launcher", launch.launcher), ("launch.working_copy", launch.working_copy)):
+        if fact is not None:
+            yield field, *fact
+    if launch.environment:
+        origin = Origin("explicit", config.find_top(), framework="verl")
+        yield "launch.environment", tuple(sorted(launch.environment.items())), origin
+
+
+def _build_count(field: Field, names: key.Names) -> Key:
+    return _build_key(field, names, COUNT, applies=is_ppo)
+
+
+LENSES: Final[tuple[Lens, ...]] = (
+    _build_key("model.id", key.MODEL, accept_unknown_folder(PLAIN.string)),
+    _build_key("model.trust_remote_code", key.REMOTE_CODE, PLAIN.boolean, default=False),
+    _build_custom({"method.stage": key.ESTIMATOR, "rollout.advantage": key.ESTIMATOR}, _read_stage),
+    _build_custom(
+        {"method.tuning": key.LORA_RANK, "method.lora_rank": key.LORA_RANK, "method.lora_targets": key.LORA_TARGETS},
+        _read_tuning,
+        _write_tuning,
+    ),
+    _build_key("method.lora_alpha", key.LORA_ALPHA, PLAIN.number, applies=has_adapter),
+    _build_fixed("method.quantization", "none"),
+    _build_key("precision.params", key.MODEL_DTYPE, _DTYPE, default="fp32", null_value="fp32"),
+    _build_key("precision.compute", key.COMPUTE_DTYPE, _DTYPE, default="bf16"),
+    _build_key("optimizer.learning_rate", key.LEARNING_RATE, PLAIN.number),
+    _build_key("optimizer.clipping", key.CLIPPING, PLAIN.number),
+    _build_key("batch.micro", key.MICRO, COUNT, applies=lambda config: is_dynamic(config) is False),
+    _build_product("batch.global_", key.MINI, get_samples, lambda config: True),
+    _build_product("batch.tokens_per_gpu", key.TOKENS, get_context_size, is_dynamic),
+    _build_key("batch.steps", key.STEPS, COUNT),
+    _build_key("batch.epochs", key.EPOCHS, PLAIN.integer),
+    _build_custom(
+        {
+            "sequence.length": (*key.PROMPT_LENGTH, *key.RESPONSE_LENGTH, *key.LENGTH),
+            "rollout.new_tokens": key.RESPONSE_LENGTH,
+        },
+        _read_length,
+        _write_length,
+        _list_length_terms,
+    ),
+    _build_key("activations.checkpointing", key.CHECKPOINTING, _RECOMPUTE),
+    _build_key("activations.offload", key.ACTIVATION_OFFLOAD, _OFFLOAD, default="none"),
+    _build_key("activations.liger_layers", key.LIGER, PLAIN.boolean, default=False),
+    _build_key("activations.tiled_mlp", key.TILED_MLP, PLAIN.boolean, default=False),
+    _build_key("activations.attention", key.ATTENTION, _ATTENTION, default="flash"),
+    _build_custom({"parallel.strategy": key.STRATEGY}, _read_strategy, _write_strategy),
+    _build_key("parallel.context", key.ULYSSES, COUNT, default=1),
+    _build_key("parallel.reshard_after_forward", key.RESHARD, PLAIN.boolean, default=True),
+    _build_custom(
+        dict.fromkeys(("checkpoint.strategy", "checkpoint.interval", "checkpoint.final"), key.SAVE_FREQUENCY),
+        _read_saving,
+        _write_saving,
+    ),
+    _build_custom(dict.fromkeys(("checkpoint.model_only", "checkpoint.hf_export"), key.CONTENTS), _read_contents),
+    _build_custom({"checkpoint.keep": key.KEEP}, _read_keep, _write_keep),
+    _build_key("checkpoint.path", key.FOLDER, PLAIN.string),
+    _build_custom(
+        dict.fromkeys(("eval.enabled", "eval.strategy", "eval.interval"), key.TEST_FREQUENCY),
+        _read_testing,
+        _write_testing,
+    ),
+    _build_key("data.workers", key.WORKERS, PLAIN.integer),
+    _build_key("rollout.engine", key.ENGINE, _ENGINES, applies=is_ppo),
+    _build_fixed("rollout.mode", "colocate", is_ppo),
+    _build_key("rollout.utilization", key.UTILIZATION, PLAIN.number, applies=is_ppo),
+    _build_count("rollout.tensor", key.TENSOR),
+    _build_count("rollout.batch", key.PROMPTS),
+    _build_count("rollout.samples_per_prompt", key.SAMPLES),
+    _build_key("rollout.sleep", key.SLEEP, PLAIN.boolean, applies=is_ppo),
+    _build_custom(
+        {"rollout.weights_sleep": key.WEIGHTS_SLEEP, "rollout.train_sleep": key.STATES_SLEEP}, _read_sleep, _write_sleep
+    ),
+    _build_custom(
+        {"rollout.kl_coefficient": (*key.KL_LOSS_COEFFICIENT, *key.KL_REWARD_COEFFICIENT)},
+        _read_coefficient,
+        _write_coefficient,
+    ),
+    _build_key("rollout.enforce_eager", key.EAGER, PLAIN.boolean, applies=is_ppo),
+    _build_count("launch.nodes", key.NODES),
+    _build_count("launch.gpus_per_node", key.GPUS),
+    _build_custom(dict.fromkeys(("launch.launcher", "launch.working_copy", "launch.environment"), ()), _read_launch),
+)

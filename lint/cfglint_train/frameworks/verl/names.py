@@ -1,0 +1,132 @@
+"""Settings of verl by concept: the names of the PPO trainer's tree, newest first, then of the supervised trainers'.
+
+`cfglint_schemas/verl.json` has the releases of each; `tests/frameworks/test_verl.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cfglint_train.foundation.typed import Final
+
+Names = tuple[str, ...]
+
+_MODEL: Final = "actor_rollout_ref.model"
+_ACTOR: Final = "actor_rollout_ref.actor"
+_FSDP: Final = f"{_ACTOR}.fsdp_config"
+_ROLLOUT: Final = "actor_rollout_ref.rollout"
+_REFERENCE: Final = "actor_rollout_ref.ref"
+
+MODEL: Final = (f"{_MODEL}.path", "model.path", "model.partial_pretrain")
+REMOTE_CODE: Final = (f"{_MODEL}.trust_remote_code", "model.trust_remote_code")
+LORA_RANK: Final = (f"{_MODEL}.lora_rank", "model.lora_rank")
+LORA_ALPHA: Final = (f"{_MODEL}.lora_alpha", "model.lora_alpha")
+LORA_TARGETS: Final = (f"{_MODEL}.target_modules", "model.target_modules")
+CHECKPOINTING: Final = (f"{_MODEL}.enable_gradient_checkpointing", "model.enable_gradient_checkpointing")
+ACTIVATION_OFFLOAD: Final = (f"{_MODEL}.enable_activation_offload", "model.enable_activation_offload")
+LIGER: Final = (f"{_MODEL}.use_liger", "model.use_liger")
+TILED_MLP: Final = (f"{_MODEL}.tiled_mlp.enabled", "model.tiled_mlp.enabled")
+ATTENTION: Final = (
+    f"{_MODEL}.override_config.attn_implementation",
+    "model.override_config.attn_implementation",
+)
+FUSED_KERNELS: Final = (f"{_MODEL}.use_fused_kernels", "model.use_fused_kernels")
+REMOVE_PADDING: Final = (f"{_MODEL}.use_remove_padding", "model.use_remove_padding", "use_remove_padding")
+
+STRATEGY: Final = (f"{_ACTOR}.strategy", "engine.strategy", "model.strategy")
+OTHER_ENGINES: Final[Mapping[str, str]] = {
+    "megatron": "Megatron",
+    "veomni": "VeOmni",
+    "torchtitan": "TorchTitan",
+    "automodel": "Automodel",
+    "mindspeed": "MindSpeed",
+}
+"""Engines whose memory is not estimated."""
+MODEL_DTYPE: Final = (f"{_FSDP}.model_dtype", "engine.model_dtype", "model.fsdp_config.model_dtype")
+COMPUTE_DTYPE: Final = (f"{_FSDP}.mixed_precision.param_dtype", f"{_FSDP}.dtype", "engine.dtype")
+WEIGHTS_SLEEP: Final = (f"{_FSDP}.param_offload",)
+STATES_SLEEP: Final = (f"{_FSDP}.optimizer_offload",)
+OFFLOAD_POLICY: Final = (f"{_FSDP}.offload_policy", "engine.offload_policy")
+CPU_OFFLOAD: Final = ("model.fsdp_config.cpu_offload",)
+SHARD_SIZE: Final = (f"{_FSDP}.fsdp_size", "engine.fsdp_size")
+RESHARD: Final = (f"{_FSDP}.reshard_after_forward", "engine.reshard_after_forward")
+MIN_PARAMETERS: Final = (
+    f"{_FSDP}.wrap_policy.min_num_params",
+    "engine.wrap_policy.min_num_params",
+    "model.fsdp_config.wrap_policy.min_num_params",
+)
+NO_SYNC: Final = (
+    f"{_FSDP}.use_no_sync_for_gradient_accumulation",
+    "engine.use_no_sync_for_gradient_accumulation",
+)
+ULYSSES: Final = (
+    f"{_ACTOR}.ulysses_sequence_parallel_size",
+    "engine.ulysses_sequence_parallel_size",
+    "ulysses_sequence_parallel_size",
+)
+LEARNING_RATE: Final = (f"{_ACTOR}.optim.lr", "optim.lr")
+CLIPPING: Final = (f"{_ACTOR}.grad_clip", "optim.clip_grad")
+OPTIMIZER: Final = (f"{_ACTOR}.optim.optimizer", "optim.optimizer")
+
+DYNAMIC: Final = (f"{_ACTOR}.use_dynamic_bsz", "data.use_dynamic_bsz")
+MINI: Final = (f"{_ACTOR}.ppo_mini_batch_size", "data.train_batch_size")
+MICRO: Final = (f"{_ACTOR}.ppo_micro_batch_size_per_gpu", "data.micro_batch_size_per_gpu")
+OLD_MICRO: Final = (f"{_ACTOR}.ppo_micro_batch_size", "data.micro_batch_size")
+TOKENS: Final = (f"{_ACTOR}.ppo_max_token_len_per_gpu", "data.max_token_len_per_gpu")
+ENTROPY: Final = (f"{_ACTOR}.entropy_coeff",)
+COUNTS_ENTROPY: Final = (f"{_ACTOR}.calculate_entropy",)
+COMPILE: Final = (f"{_ACTOR}.use_torch_compile",)
+KL_LOSS: Final = (f"{_ACTOR}.use_kl_loss",)
+KL_LOSS_COEFFICIENT: Final = (f"{_ACTOR}.kl_loss_coef",)
+KL_REWARD: Final = ("algorithm.use_kl_in_reward",)
+KL_REWARD_COEFFICIENT: Final = ("algorithm.kl_ctrl.kl_coef",)
+CONTENTS: Final = (
+    f"{_ACTOR}.checkpoint.save_contents",
+    f"{_ACTOR}.checkpoint.contents",
+    "checkpoint.save_contents",
+    "trainer.checkpoint.save_contents",
+)
+
+PROMPTS: Final = ("data.train_batch_size",)
+PROMPT_LENGTH: Final = ("data.max_prompt_length",)
+RESPONSE_LENGTH: Final = ("data.max_response_length",)
+LENGTH: Final = ("data.max_length",)
+WORKERS: Final = ("data.dataloader_num_workers", "data.num_workers")
+
+ENGINE: Final = (f"{_ROLLOUT}.name",)
+TEMPERATURE: Final = (f"{_ROLLOUT}.temperature",)
+SAMPLES: Final = (f"{_ROLLOUT}.n",)
+UTILIZATION: Final = (f"{_ROLLOUT}.gpu_memory_utilization",)
+TENSOR: Final = (f"{_ROLLOUT}.tensor_model_parallel_size",)
+SLEEP: Final = (f"{_ROLLOUT}.free_cache_engine",)
+EAGER: Final = (f"{_ROLLOUT}.enforce_eager",)
+BUCKET: Final = (
+    f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes",
+    f"{_ROLLOUT}.update_weights_bucket_megabytes",
+)
+SCORE_MICRO: Final = (f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",)
+SCORE_TOKENS: Final = (f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",)
+SCORE_DYNAMIC: Final = (f"{_ROLLOUT}.log_prob_use_dynamic_bsz",)
+REFERENCE_MICRO: Final = (f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu",)
+REFERENCE_TOKENS: Final = (f"{_REFERENCE}.log_prob_max_token_len_per_gpu",)
+
+ESTIMATOR: Final = ("algorithm.adv_estimator",)
+CRITIC: Final = ("critic.enable",)
+CRITIC_MODEL: Final = ("critic.model.path",)
+CRITIC_WEIGHTS_SLEEP: Final = ("critic.fsdp.param_offload", "critic.model.fsdp_config.param_offload")
+CRITIC_STATES_SLEEP: Final = ("critic.fsdp.optimizer_offload", "critic.model.fsdp_config.optimizer_offload")
+CRITIC_MICRO: Final = ("critic.ppo_micro_batch_size_per_gpu",)
+CRITIC_OLD_MICRO: Final = ("critic.ppo_micro_batch_size",)
+CRITIC_TOKENS: Final = ("critic.ppo_max_token_len_per_gpu",)
+CRITIC_DYNAMIC: Final = ("critic.use_dynamic_bsz",)
+CRITIC_ULYSSES: Final = ("critic.ulysses_sequence_parallel_size",)
+CRITIC_MINI: Final = ("critic.ppo_mini_batch_size",)
+
+NODES: Final = ("trainer.nnodes",)
+GPUS: Final = ("trainer.n_gpus_per_node",)
+STEPS: Final = ("trainer.total_training_steps",)
+EPOCHS: Final = ("trainer.total_epochs",)
+SAVE_FREQUENCY: Final = ("trainer.save_freq",)
+TEST_FREQUENCY: Final = ("trainer.test_freq",)
+KEEP: Final = ("trainer.max_actor_ckpt_to_keep", "trainer.max_ckpt_to_keep")
+FOLDER: Final = ("trainer.default_local_dir",)

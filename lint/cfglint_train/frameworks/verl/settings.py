@@ -1,0 +1,234 @@
+"""Settings of a verl run: stated values, and the defaults of the tree that its program composes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.status import PRESENT, Context
+from cfglint_schemas.vocabulary import Vocabulary, load
+from cfglint_train.documents.document import CannotEdit, Change, Route, Set, Unknown
+from cfglint_train.documents.shell.composed import names_file
+from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.codec import Codec
+from cfglint_train.frameworks.interpolation import resolve_default_setting, resolve_setting
+from cfglint_train.frameworks.lens import (
+    Config,
+    Triple,
+    build_default_origin,
+    format_route,
+    parse_routes,
+    refuse_override,
+)
+from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
+from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program, list_bases
+from cfglint_train.frameworks.verl.words import find_group, find_option
+from cfglint_train.plan.origin import Origin
+
+PPO_ENTRY: Final = "ppo_trainer"
+MEGATRON_ENTRY: Final = "ppo_megatron_trainer"
+
+
+def get_invocation(config: Config) -> Invocation | None:
+    """Return the command of a configuration that is one, or None for a YAML file."""
+    if not isinstance(config.document, ShellDocument):
+        return None
+    return config.document.invocations[int(config.root[0])]
+
+
+def find_entry(config: Config) -> str:
+    """Return the entry point of the vocabulary whose tree the run composes."""
+    return config.compute_once(_find_entry)
+
+
+def _find_entry(config: Config) -> str:
+    invocation = get_invocation(config)
+    entries = load("verl").entries
+    if invocation is None:
+        bases = [base.rpartition("/")[2].removesuffix(".yaml") for base in list_bases(config.document)]
+        named = next((base for base in bases if base in entries), "")
+        return named or PPO_ENTRY
+    if is_sft_program(invocation):
+        is_old = "fsdp_sft_trainer" in invocation.program
+        return "sft_trainer" if is_old else "sft_trainer_engine"
+    name = find_option(invocation, "--config-name")
+    entry = "" if name is None else name.text.removesuffix(".yaml")
+    engine = find_group(invocation, "model_engine")
+    if engine is not None:
+        value = engine.entry.value
+        entry = f"ppo_{getattr(value, 'value', '')}_trainer"
+    return entry if entry in entries else PPO_ENTRY
+
+
+def is_sft(config: Config) -> bool:
+    """Return whether the run trains on given answers."""
+    return find_entry(config).startswith("sft")
+
+
+def is_ppo(config: Config) -> bool:
+    """Return whether the run does reinforcement learning."""
+    return not is_sft(config)
+
+
+def has_known_tree(config: Config) -> bool:
+    """Return whether verl's own tree is composed, so that its defaults apply and its keys are all keys.
+
+    Programs of recipes and forks compose trees of their own, and a YAML file may extend nothing.
+    """
+    return config.compute_once(_has_known_tree)
+
+
+def _has_known_tree(config: Config) -> bool:
+    invocation = get_invocation(config)
+    if invocation is not None:
+        return is_ppo_program(invocation) or is_sft_program(invocation)
+    path = os.path.abspath(config.document.path).replace(os.sep, "/")
+    programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
+    is_own = all((is_ppo_program(item) or is_sft_program(item)) and names_file(item, path) for item in programs)
+    return bool(programs) and is_own and bool(list_bases(config.document))
+
+
+def is_complete(config: Config) -> bool:
+    """Return whether everything that the run sets is visible: a command, or a file that verl's own command composes."""
+    return get_invocation(config) is not None or has_known_tree(config)
+
+
+def get_vocabulary(config: Config) -> Vocabulary:
+    """Return the vocabulary that applies: that of a copy in the repository, or upstream's."""
+    return config.evidence.vocabulary or load("verl")
+
+
+def find_fact(config: Config, route: Route) -> KeyFact | None:
+    """Return the fact about a key of the composed tree, or None if no release has it."""
+    return get_vocabulary(config).find_fact(route, config.release, Context(entry=find_entry(config)))
+
+
+def has_key(config: Config, route: Route) -> bool:
+    """Return whether the release's tree has a key."""
+    return is_in_tree(config, route, config.release)
+
+
+def is_in_tree(config: Config, route: Route, release: str) -> bool:
+    """Return whether the tree that a release composes has a key, read or not."""
+    fact = get_vocabulary(config).find_fact(route, release, Context(entry=find_entry(config)))
+    if fact is None or fact.is_open or fact.get_schema(release).get("x-absent"):
+        return False
+    status = fact.resolve_status(release)
+    return status.kind == PRESENT or status.effect in ("nothing", "mapped")
+
+
+class _Defaults(Mapping[Route, Any]):
+    """The defaults of the composed tree, as Hydra reads them: interpolations are text."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def __getitem__(self, route: Route) -> Any:
+        fact = find_fact(self.config, route)
+        if fact is None or fact.is_open or fact.resolve_status().kind != PRESENT:
+            raise KeyError(route)
+        schema = fact.get_schema()
+        return schema["x-interpolation"] if "x-interpolation" in schema else schema["default"]
+
+    def __contains__(self, route: object) -> bool:
+        try:
+            self[route]  # type: ignore[index]
+        except KeyError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def look_up(config: Config, route: Route) -> LookupResult:
+    """Return the value of a setting, stated or by default, with interpolations resolved.
+
+    UNRESOLVED if it depends on anything outside the files, NOT_STATED if there is neither a value nor a default.
+    """
+    defaults = config.compute_once(_Defaults)
+    result = resolve_setting(config, route, defaults)
+    if isinstance(result, StatedValue) and isinstance(result.value, Unknown) and not result.value.path:
+        return UNRESOLVED
+    if result is not NOT_STATED or not has_known_tree(config):
+        return result
+    if not config.document.is_complete(config.root):
+        return UNRESOLVED
+    return resolve_default_setting(config, route, defaults)
+
+
+def is_stated(config: Config, *names: str) -> bool:
+    """Return whether any of the dotted keys is set."""
+    return any(config.has(*route) for route in parse_routes(*names))
+
+
+def read(config: Config, codec: Codec, *names: str) -> Any:
+    """Return the value of the first of the dotted keys that has one, converted, or None if it is unknown."""
+    route = find_route(config, parse_routes(*names))
+    result = NOT_STATED if route is None else look_up(config, route)
+    return codec.read_or_none(result.value) if isinstance(result, StatedValue) else None
+
+
+def find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
+    """Return the key in use: one that is stated, or else the first that the release has."""
+    stated = next((route for route in names if config.has(*route)), None)
+    if stated is not None:
+        return stated
+    own = next((route for route in names if has_key(config, route)), None)
+    return names[0] if own is None and not has_known_tree(config) else own
+
+
+def find_setting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
+    """Return the key in use and its stated value, or NOT_STATED."""
+    route = find_route(config, names)
+    if route is None:
+        return None, NOT_STATED
+    result = look_up(config, route)
+    is_default = isinstance(result, StatedValue) and not config.has(*route)
+    return route, NOT_STATED if is_default else result
+
+
+def find_origin(config: Config, *names: str) -> Origin:
+    """Return the origin of the first of the dotted keys that is stated, or of the default of one that exists."""
+    routes = parse_routes(*names)
+    stated = next((route for route in routes if config.has(*route)), None)
+    if stated is not None:
+        return config.get_origin(*stated)
+    return build_default_origin(config, next((route for route in routes if has_key(config, route)), routes[0]))
+
+
+def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
+    result = NOT_STATED if route is None else look_up(config, route)
+    if isinstance(result, StatedValue):
+        if result.value is None and key.null_value is not ABSENT:
+            yield key.field, key.null_value, result.origin
+        elif result.value is not None:
+            yield key.field, key.codec.read_or_none(result.value), result.origin
+    elif result is NOT_STATED and key.default is not ABSENT and has_known_tree(config):
+        yield key.field, key.default, build_default_origin(config, route or key.names[0])
+
+
+def _put(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
+    if route is None:
+        raise CannotEdit(f"verl {config.release} has no {format_route(key.names[0])}")
+    refuse_override(config, route)
+    return [Set((*config.root, *route), key.codec.write(value))]
+
+
+ACCESS: Final = Access(find_setting, _yield_default, _put)
+"""Access to the settings of a run, in a command or a file."""
+
+
+def put(config: Config, value: Any, *names: str) -> list[Change]:
+    """Return the change that sets the key in use."""
+    route = find_route(config, parse_routes(*names))
+    if route is None:
+        raise CannotEdit(f"verl {config.release} has no {names[0]}")
+    refuse_override(config, route)
+    return [Set((*config.root, *route), value)]

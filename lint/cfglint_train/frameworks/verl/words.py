@@ -1,0 +1,282 @@
+"""Words of Hydra on a command line, read as the keys of a mapping: `a.b=c` is `a: {b: c}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cfglint_train.documents.document import (
+    Append,
+    CannotEdit,
+    Change,
+    Delete,
+    Entry,
+    Mapping,
+    Node,
+    Rename,
+    Route,
+    Scalar,
+    Sequence,
+    Set,
+    Unknown,
+)
+from cfglint_train.documents.shell.programs import CommandFlag
+from cfglint_train.documents.shell.script import Argument, Invocation, build_joined_entry
+from cfglint_train.documents.shell.words import Word
+from cfglint_train.foundation.expressions import compile_on_use
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.verl.overrides import OverrideHead, parse_head, parse_value
+
+_SWITCHES: Final = frozenset(("--multirun", "--resolve", "--run", "--shell-completion", "-m", "-r", "-s"))
+"""Options of Hydra without a value (hydra-core 1.3.2 `_internal/utils.py`, get_args_parser)."""
+_PLACEHOLDER: Final = compile_on_use(r"<[^<>]*>|[Yy][Oo][Uu][Rr]")
+"""Text that users replace."""
+_SPELLINGS: Final = {"-cd": "--config-dir", "-cn": "--config-name", "-cp": "--config-path", "-c": "--cfg"}
+
+
+class HydraWord(Frozen):
+    """A word of a command that overrides a setting."""
+
+    index: int
+    """Index in the words of the invocation."""
+    word: Word
+    head: OverrideHead
+    entry: Entry
+    """The dotted key, with its sign, and the value: typed, or `Unknown`."""
+    fault: str = ""
+    """Reason why Hydra refuses the value; empty if it does not."""
+
+    @property
+    def route(self) -> Route:
+        """Route of the setting."""
+        return tuple(self.head.key.split("."))
+
+    @property
+    def name(self) -> str:
+        """Sign and key, as written."""
+        return self.head.sign + self.head.key
+
+
+class HydraWords(Frozen):
+    """Translation between Hydra's words and the keys of the configuration that it composes."""
+
+    def build_mapping(self, invocation: Invocation) -> Mapping:
+        """Return the settings of an invocation; of several words for one setting, the last wins.
+
+        Words that delete a setting, select a file of a config group, or configure Hydra itself are left out.
+        """
+        root = Mapping(invocation.span, [], False)
+        for word in list_settings(invocation):
+            _insert(root, word)
+        return root
+
+    def list_options(self, invocation: Invocation) -> Iterator[tuple[Entry, Route, Any]]:
+        """Yield the words that set something: entry as written, route and value."""
+        for word in list_settings(invocation):
+            value = word.entry.value
+            yield word.entry, word.route, value.value if isinstance(value, Scalar) else _build_plain(value)
+
+    def translate_change(self, change: Change, invocation: Invocation) -> Change:
+        """Return a change of a key as a change of the word that sets the key.
+
+        Raise `CannotEdit` if no word can express the change.
+        """
+        number, *route = change.route
+        if isinstance(change, Rename) and len(route) == 1 and "." in str(route[0]):
+            for word in list_words(invocation):
+                register(invocation, word)
+            return change  # it names the whole word, to change its sign
+        stated = [word for word in list_settings(invocation) if word.route == tuple(route)]
+        if isinstance(change, Append):
+            raise CannotEdit("the list is one word")
+        if isinstance(change, (Delete, Rename)) and len({word.name for word in stated}) != 1:
+            raise CannotEdit("it is part of another word" if not stated else "it is passed in several forms")
+        for word in stated:
+            register(invocation, word)
+        name = stated[-1].name if stated else ".".join(map(str, route))
+        if isinstance(change, Delete):
+            return Delete((number, name))
+        if isinstance(change, Rename):
+            sign, *parents = stated[-1].head.sign, *stated[-1].route[:-1]
+            return Rename((number, name), sign + ".".join((*map(str, parents), change.key)))
+        for word in list_settings(invocation):
+            register(invocation, word)
+        return Set((number, name), _format_value(change.value), _list_siblings(invocation, tuple(route)))
+
+
+def parse_trailing(words: Iterable[str]) -> dict[Route, Any]:
+    """Return the settings of the words that a command passes beside a file that it composes.
+
+    A value that Hydra refuses, or that gives several jobs, is `Unknown`.
+    """
+    settings: dict[Route, Any] = {}
+    is_value = False
+    for word in words:
+        if is_value or word.startswith("-"):
+            is_value = not is_value and word.startswith("-") and "=" not in word and word not in _SWITCHES
+            continue
+        head = parse_head(word)
+        if head is None or head.is_group or head.sign == "~":
+            continue
+        route: Route = tuple(head.key.split("."))
+        if route[0] in ("hydra", *GROUPS):
+            continue
+        try:
+            value = parse_value(word[head.value_offset :])
+        except ValueError:
+            value = Unknown("a value that Hydra refuses")
+        for other in [other for other in settings if other[: len(route)] == route]:
+            del settings[other]
+        settings[route] = value
+    return settings
+
+
+def read_word(invocation: Invocation, index: int) -> HydraWord | None:
+    """Return the override in a word, or None if it is none, or if its key cannot be determined."""
+    word = invocation.words[index]
+    head = parse_head(word.text)
+    if head is None:
+        return None
+    if not head.value_offset:
+        if not word.is_known:
+            return None
+        name = Scalar(word.span, word.text, value=word.text)
+        return HydraWord(index, word, head, Entry(name, Argument(word.span, "", None, word)))
+    flag = CommandFlag(head.sign + head.key, index, (), head.value_offset)
+    entry = build_joined_entry(flag, word)
+    argument = entry.value
+    assert isinstance(argument, Argument)
+    if not isinstance(argument.value, str):
+        return HydraWord(index, word, head, entry)
+    try:
+        value, fault = parse_value(argument.value), ""
+    except ValueError as error:
+        value, fault = Unknown("a value that Hydra refuses"), "" if _PLACEHOLDER.search(word.text) else str(error)
+    return HydraWord(index, word, head, Entry(entry.key, _build_node(argument, value)), fault)
+
+
+def list_words(invocation: Invocation) -> list[HydraWord]:
+    """Return the overrides of an invocation, in order."""
+    words: list[HydraWord] = []
+    skipped = -1
+    for index, word in enumerate(invocation.words):
+        if index == skipped:
+            continue
+        if word.text.startswith("-"):
+            skipped = -1 if "=" in word.text or word.text in _SWITCHES else index + 1
+            continue
+        override = read_word(invocation, index)
+        if override is not None:
+            words.append(override)
+    return words
+
+
+def list_settings(invocation: Invocation) -> Iterator[HydraWord]:
+    """Yield the overrides that set a key of the configuration."""
+    deleted: set[Route] = set()
+    for word in list_words(invocation):
+        if word.head.sign == "~":
+            deleted.add(word.route)
+        elif not word.head.is_group and word.route[0] not in ("hydra", *GROUPS):
+            yield word
+
+
+GROUPS: Final = ("model_engine",)
+"""Config groups of the root (verl 0.7.1 `trainer/config/ppo_trainer.yaml`): the word selects their file."""
+
+
+def find_group(invocation: Invocation, name: str) -> HydraWord | None:
+    """Return the last word that selects the file of a config group at the root."""
+    return next((word for word in reversed(list_words(invocation)) if word.head.key == name), None)
+
+
+def find_option(invocation: Invocation, option: str) -> Word | None:
+    """Return the word that is the value of one of Hydra's own options (`--config-name`), or None."""
+    for index, word in enumerate(invocation.words):
+        name, equals, _ = word.text.partition("=")
+        if _SPELLINGS.get(name, name) == option:
+            if equals:
+                return build_joined_entry_word(word, len(name) + 1)
+            return invocation.words[index + 1] if index + 1 < len(invocation.words) else None
+    return None
+
+
+def build_joined_entry_word(word: Word, offset: int) -> Word:
+    """Return the part of a word after `offset` characters."""
+    from cfglint_train.documents.shell.script import drop_prefix
+
+    return drop_prefix(word, offset)
+
+
+def find_undetermined(invocation: Invocation) -> str:
+    """Return the expression that may add words which the text does not show, or an empty string.
+
+    The arguments of the script itself (`"$@"`) do not count: they are empty unless someone adds them.
+    """
+    for word in invocation.words:
+        if word.is_known or word.spreads or parse_head(word.text) is not None or word.text.startswith("-"):
+            continue
+        return word.why
+    return ""
+
+
+def register(invocation: Invocation, word: HydraWord) -> None:
+    """Add a word to the options of its invocation, so that it is edited as an option joined with its value."""
+    if all(flag.word != word.index for flag in invocation.flags) and word.head.value_offset:
+        invocation.flags.append(CommandFlag(word.name, word.index, (), word.head.value_offset))
+        invocation.entries.append(word.entry)
+
+
+def _insert(root: Mapping, word: HydraWord) -> None:
+    mapping = root
+    *parents, last = map(str, word.route)
+    for name in parents:
+        entry = next((entry for entry in reversed(mapping.entries) if entry.name == name), None)
+        if entry is None or not isinstance(entry.value, Mapping):
+            entry = Entry(Scalar(word.entry.key.span, name, value=name), Mapping(word.entry.span, [], False))
+            mapping.entries.append(entry)
+        assert isinstance(entry.value, Mapping)
+        mapping = entry.value
+    mapping.entries.append(Entry(Scalar(word.entry.key.span, last, value=last), word.entry.value))
+
+
+def _build_node(argument: Argument, value: Any) -> Node:
+    """Return a value as a node; everything in it has the place of the word's value."""
+    if isinstance(value, list):
+        return Sequence(argument.span, [_build_node(argument, item) for item in value], True)
+    if isinstance(value, dict):
+        entries = [
+            Entry(Scalar(argument.span, str(key), value=key), _build_node(argument, item))
+            for key, item in value.items()
+        ]
+        return Mapping(argument.span, entries, True)
+    return Argument(argument.span, argument.text, value, argument.word)
+
+
+def _build_plain(node: Node) -> Any:
+    if isinstance(node, Sequence):
+        return [_build_plain(item) for item in node.items]
+    if isinstance(node, Mapping):
+        return {entry.name or "": _build_plain(entry.value) for entry in node.entries}
+    return node.value if isinstance(node, Scalar) else None
+
+
+def _list_siblings(invocation: Invocation, route: Route) -> tuple[str, ...]:
+    """Return the words that set keys of the same section, the last first: a new word is written after it."""
+    words = [word for word in list_settings(invocation) if word.head.value_offset]
+    for depth in range(len(route) - 1, 0, -1):
+        near = [word.name for word in reversed(words) if word.route[:depth] == route[:depth]]
+        if near:
+            return tuple(near)
+    return ()
+
+
+def _format_value(value: Any) -> Any:
+    """Return a value as the text after the sign. Raise `CannotEdit` if it would need quotes."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, (list, dict, Unknown)):
+        raise CannotEdit("a list on a command line needs quotes")
+    return value
