@@ -33,6 +33,8 @@ NO_KEYS = (
     "@cuda",
     "@published",
     "@alone",
+    "@heads",
+    "@positions",
     "@host",
     "@trainer",
     "@client_optimizer",

@@ -6,6 +6,7 @@ A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of
 - `@eval_batch`: the number of sequences in an evaluation step over all GPUs
 - `@capability`: the compute capability of the stated GPU; `@cuda`: whether the stated GPU has a compute capability
 - `@published`: the quantization in which the model's weights are published, `none` if they are not quantized
+- `@heads`, `@positions`: the number of attention heads and of positions of the model
 - `@host`: the framework of the run's main config; `@trainer`: whether that framework runs the transformers Trainer
 - `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own object to DeepSpeed
 - `@command`: the command that receives the file (`llamafactory-cli export`), MISSING if none or several do
@@ -55,6 +56,8 @@ _DERIVED_NAMES: Final = frozenset(
         "@cuda",
         "@published",
         "@alone",
+        "@heads",
+        "@positions",
         "@host",
         "@trainer",
         *_CLIENT_SECTIONS,
@@ -319,6 +322,10 @@ def _read_run_value(run: Run, name: str) -> Any:
         return _find_published_quantization(run)
     if name == "@alone":
         return _is_alone(run)
+    if name in ("@heads", "@positions"):
+        model = run.architecture
+        value = None if model is None else model.heads if name == "@heads" else model.context
+        return value or Unknown("the model")
     if name == "@host":
         return run.main.framework
     if name == "@names":
