@@ -321,9 +321,13 @@ def _get_module_file(invocation: Invocation) -> str:
     return "" if not is_module or invocation.program.endswith(".py") else f"{invocation.program.replace('.', '/')}.py"
 
 
+_ASSIGNED_CONFIG: Final = "config="
+"""Form of a file among OmegaConf's words (EasyR1)."""
+
+
 def _get_file_name(path: str) -> str:
     """Return the file name at the end of a path."""
-    name = path.rpartition("/")[2]
+    name = path.removeprefix(_ASSIGNED_CONFIG).rpartition("/")[2]
     return os.path.basename(os.path.normpath(path)) if name in ("", ".", "..") else name
 
 
@@ -339,7 +343,8 @@ def find_trailing_words(
     name = os.path.basename(config)
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
-        if name in word.text and word.is_known and _is_config_path(word.text, config, document, invocation, repository):
+        written = word.text.removeprefix(_ASSIGNED_CONFIG)
+        if name in written and word.is_known and _is_config_path(written, config, document, invocation, repository):
             return words[index + 1 :]
     module_file = _get_module_file(invocation)
     if os.path.basename(module_file) == name and _is_config_path(module_file, config, document, invocation, repository):

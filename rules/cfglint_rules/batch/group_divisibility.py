@@ -107,7 +107,7 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
         nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
         key = run.spell_key(batch.field)
         yield Report(
-            f"{batch.text} = {format_count(batch.sequences, 'sequence')}, not a multiple of {batch.divisor}: "
+            f"{batch.text}{f' = {batch.sequences:,}' if batch.factor > 1 else ''} is not a multiple of {batch.divisor}: "
             f"{batch.outcome}{'' if all(covered) else f' (since {run.framework.title} {batch.since})'}",
             run.find_place(batch.field),
             None if all(covered) else "warning",

@@ -14,7 +14,7 @@ from cfglint_train.frameworks.framework import EvenBatch
 from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
-from cfglint_train.frameworks.verl.settings import is_complete, is_ppo, read
+from cfglint_train.frameworks.verl.settings import is_complete, is_easyr1, is_ppo, read
 from cfglint_train.plan.fields import Plan
 
 _DYNAMIC_UNCHECKED: Final = "0.6.0"
@@ -24,21 +24,29 @@ _DYNAMIC_UNCHECKED: Final = "0.6.0"
 def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
     """Yield the answers of a step and those of an update, which must divide evenly."""
     ranks, samples = plan.world_size, read(config, COUNT, *key.SAMPLES)
-    if not is_ppo(config) or not is_complete(config) or not ranks or not samples or plan.parallel.strategy is None:
+    if not is_ppo(config) or not is_complete(config) or not samples:
         return
-    dynamic = is_dynamic(config)
     prompts, mini = plan.rollout.batch, read(config, COUNT, *key.MINI)
     times = f" x `rollout.n` {samples}"
+    refusal = "verl refuses to start"
+    if is_easyr1(config):
+        # verl/trainer/ray_trainer.py, RayPPOTrainer.__init__
+        scoring = read(config, COUNT, *key.SCORE_MICRO)
+        whole = f"`{key.PROMPTS[-1]}`"
+        if prompts and mini:
+            unit = f"`{key.MINI[-1]}` {mini:,}"
+            yield EvenBatch(f"{whole} {prompts:,}", prompts, mini, unit, "EasyR1 refuses to start", "rollout.batch")
+        if prompts and scoring:
+            text, unit = f"{whole} {prompts:,}{times}", f"`{key.SCORE_MICRO[-1]}` {scoring:,}"
+            answers = prompts * samples
+            yield EvenBatch(text, answers, scoring, unit, "EasyR1 refuses to start", "rollout.batch", samples)
+        return
+    if not ranks or plan.parallel.strategy is None:
+        return
+    dynamic = is_dynamic(config)
     if prompts and (dynamic is False or (dynamic and is_before(config, _DYNAMIC_UNCHECKED))):
-        yield EvenBatch(
-            f"`{key.PROMPTS[0]}` {prompts:,}{times}",
-            prompts * samples,
-            ranks,
-            f"the {format_count(ranks, 'GPU')}",
-            "verl refuses to start",
-            "rollout.batch",
-            samples,
-        )
+        text, unit = f"`{key.PROMPTS[0]}` {prompts:,}{times}", f"the {format_count(ranks, 'GPU')}"
+        yield EvenBatch(text, prompts * samples, ranks, unit, refusal, "rollout.batch", samples)
     context = plan.parallel.context or 1
     if mini and ranks % context == 0:
         yield EvenBatch(

@@ -23,6 +23,7 @@ from cfglint_train.frameworks.verl.settings import (
     find_origin,
     find_route,
     get_invocation,
+    is_easyr1,
     is_ppo,
     put,
     read,
@@ -133,6 +134,10 @@ def _write_tuning(config: Config, changes: Changes) -> list[Change]:
 
 def _read_strategy(config: Config) -> Iterator[Triple]:
     origin = find_origin(config, *key.STRATEGY)
+    if is_easyr1(config):
+        note = "EasyR1 has defaults of its own, which are not known"
+        yield "parallel.strategy", None, Origin("inferred", note=note, framework="verl", is_unsupported=True)
+        return
     strategy = read(config, PLAIN.string, *key.STRATEGY)
     engine = find_entry(config).removeprefix("ppo_").removesuffix("_trainer")
     if is_ppo(config) and engine != "trainer" and "_" not in engine and engine in key.OTHER_ENGINES:

@@ -1,6 +1,8 @@
-"""Settings of verl by concept: the names of the PPO trainer's tree, newest first, then of the supervised trainers'.
+"""Settings of verl by concept, newest name first.
 
-`cfglint_schemas/verl.json` has the releases of each; `tests/frameworks/test_verl.py` compares the two.
+First the names of the PPO trainer's tree, then those of the supervised trainers', then those of EasyR1
+(hiyouga/EasyR1 at b44b311, `verl/trainer/config.py`, `verl/workers/*/config.py`). `cfglint_schemas/verl.json` has the
+releases of verl's own; `tests/frameworks/test_verl.py` compares the two.
 """
 
 from __future__ import annotations
@@ -17,12 +19,16 @@ _FSDP: Final = f"{_ACTOR}.fsdp_config"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
 _REFERENCE: Final = "actor_rollout_ref.ref"
 
-MODEL: Final = (f"{_MODEL}.path", "model.path", "model.partial_pretrain")
+MODEL: Final = (f"{_MODEL}.path", "model.path", "model.partial_pretrain", "worker.actor.model.model_path")
 REMOTE_CODE: Final = (f"{_MODEL}.trust_remote_code", "model.trust_remote_code")
-LORA_RANK: Final = (f"{_MODEL}.lora_rank", "model.lora_rank")
+LORA_RANK: Final = (f"{_MODEL}.lora_rank", "model.lora_rank", "worker.actor.model.lora.rank")
 LORA_ALPHA: Final = (f"{_MODEL}.lora_alpha", "model.lora_alpha")
 LORA_TARGETS: Final = (f"{_MODEL}.target_modules", "model.target_modules")
-CHECKPOINTING: Final = (f"{_MODEL}.enable_gradient_checkpointing", "model.enable_gradient_checkpointing")
+CHECKPOINTING: Final = (
+    f"{_MODEL}.enable_gradient_checkpointing",
+    "model.enable_gradient_checkpointing",
+    "worker.actor.model.enable_gradient_checkpointing",
+)
 ACTIVATION_OFFLOAD: Final = (f"{_MODEL}.enable_activation_offload", "model.enable_activation_offload")
 LIGER: Final = (f"{_MODEL}.use_liger", "model.use_liger")
 TILED_MLP: Final = (f"{_MODEL}.tiled_mlp.enabled", "model.tiled_mlp.enabled")
@@ -63,14 +69,19 @@ ULYSSES: Final = (
     f"{_ACTOR}.ulysses_sequence_parallel_size",
     "engine.ulysses_sequence_parallel_size",
     "ulysses_sequence_parallel_size",
+    "worker.actor.ulysses_size",
 )
-LEARNING_RATE: Final = (f"{_ACTOR}.optim.lr", "optim.lr")
+LEARNING_RATE: Final = (f"{_ACTOR}.optim.lr", "optim.lr", "worker.actor.optim.lr")
 CLIPPING: Final = (f"{_ACTOR}.grad_clip", "optim.clip_grad")
 OPTIMIZER: Final = (f"{_ACTOR}.optim.optimizer", "optim.optimizer")
 
 DYNAMIC: Final = (f"{_ACTOR}.use_dynamic_bsz", "data.use_dynamic_bsz")
-MINI: Final = (f"{_ACTOR}.ppo_mini_batch_size", "data.train_batch_size")
-MICRO: Final = (f"{_ACTOR}.ppo_micro_batch_size_per_gpu", "data.micro_batch_size_per_gpu")
+MINI: Final = (f"{_ACTOR}.ppo_mini_batch_size", "data.train_batch_size", "worker.actor.global_batch_size")
+MICRO: Final = (
+    f"{_ACTOR}.ppo_micro_batch_size_per_gpu",
+    "data.micro_batch_size_per_gpu",
+    "worker.actor.micro_batch_size_per_device_for_update",
+)
 OLD_MICRO: Final = (f"{_ACTOR}.ppo_micro_batch_size", "data.micro_batch_size")
 TOKENS: Final = (f"{_ACTOR}.ppo_max_token_len_per_gpu", "data.max_token_len_per_gpu")
 ENTROPY: Final = (f"{_ACTOR}.entropy_coeff",)
@@ -87,7 +98,7 @@ CONTENTS: Final = (
     "trainer.checkpoint.save_contents",
 )
 
-PROMPTS: Final = ("data.train_batch_size",)
+PROMPTS: Final = ("data.train_batch_size", "data.rollout_batch_size")
 PROMPT_LENGTH: Final = ("data.max_prompt_length",)
 RESPONSE_LENGTH: Final = ("data.max_response_length",)
 LENGTH: Final = ("data.max_length",)
@@ -95,16 +106,19 @@ WORKERS: Final = ("data.dataloader_num_workers", "data.num_workers")
 
 ENGINE: Final = (f"{_ROLLOUT}.name",)
 TEMPERATURE: Final = (f"{_ROLLOUT}.temperature",)
-SAMPLES: Final = (f"{_ROLLOUT}.n",)
-UTILIZATION: Final = (f"{_ROLLOUT}.gpu_memory_utilization",)
-TENSOR: Final = (f"{_ROLLOUT}.tensor_model_parallel_size",)
+SAMPLES: Final = (f"{_ROLLOUT}.n", "worker.rollout.n")
+UTILIZATION: Final = (f"{_ROLLOUT}.gpu_memory_utilization", "worker.rollout.gpu_memory_utilization")
+TENSOR: Final = (f"{_ROLLOUT}.tensor_model_parallel_size", "worker.rollout.tensor_parallel_size")
 SLEEP: Final = (f"{_ROLLOUT}.free_cache_engine",)
 EAGER: Final = (f"{_ROLLOUT}.enforce_eager",)
 BUCKET: Final = (
     f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes",
     f"{_ROLLOUT}.update_weights_bucket_megabytes",
 )
-SCORE_MICRO: Final = (f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",)
+SCORE_MICRO: Final = (
+    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+    "worker.actor.micro_batch_size_per_device_for_experience",
+)
 SCORE_TOKENS: Final = (f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",)
 SCORE_DYNAMIC: Final = (f"{_ROLLOUT}.log_prob_use_dynamic_bsz",)
 REFERENCE_MICRO: Final = (f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu",)
@@ -124,9 +138,9 @@ CRITIC_MINI: Final = ("critic.ppo_mini_batch_size",)
 
 NODES: Final = ("trainer.nnodes",)
 GPUS: Final = ("trainer.n_gpus_per_node",)
-STEPS: Final = ("trainer.total_training_steps",)
+STEPS: Final = ("trainer.total_training_steps", "trainer.max_steps")
 EPOCHS: Final = ("trainer.total_epochs",)
 SAVE_FREQUENCY: Final = ("trainer.save_freq",)
-TEST_FREQUENCY: Final = ("trainer.test_freq",)
-KEEP: Final = ("trainer.max_actor_ckpt_to_keep", "trainer.max_ckpt_to_keep")
-FOLDER: Final = ("trainer.default_local_dir",)
+TEST_FREQUENCY: Final = ("trainer.test_freq", "trainer.val_freq")
+KEEP: Final = ("trainer.max_actor_ckpt_to_keep", "trainer.max_ckpt_to_keep", "trainer.save_limit")
+FOLDER: Final = ("trainer.default_local_dir", "trainer.save_checkpoint_path")

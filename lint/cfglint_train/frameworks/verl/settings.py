@@ -9,6 +9,7 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import CannotEdit, Change, Route, Set, Unknown
+from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.shell.composed import names_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
@@ -24,7 +25,7 @@ from cfglint_train.frameworks.lens import (
     refuse_override,
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
-from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program, list_bases
+from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
 from cfglint_train.frameworks.verl.words import find_group, find_option
 from cfglint_train.plan.origin import Origin
 
@@ -93,7 +94,15 @@ def _has_known_tree(config: Config) -> bool:
 
 def is_complete(config: Config) -> bool:
     """Return whether everything that the run sets is visible: a command, or a file that verl's own command composes."""
+    if is_easyr1(config):
+        return bool(config.launches)
     return get_invocation(config) is not None or has_known_tree(config)
+
+
+def is_easyr1(config: Config) -> bool:
+    """Return whether a file has EasyR1's tree, whose defaults and keys are not those of verl."""
+    root = config.document.root
+    return isinstance(root, MappingNode) and is_easyr1_tree(root)
 
 
 def get_vocabulary(config: Config) -> Vocabulary:
@@ -108,7 +117,7 @@ def find_fact(config: Config, route: Route) -> KeyFact | None:
 
 def has_key(config: Config, route: Route) -> bool:
     """Return whether the release's tree has a key."""
-    return is_in_tree(config, route, config.release)
+    return not is_easyr1(config) and is_in_tree(config, route, config.release)
 
 
 def is_in_tree(config: Config, route: Route, release: str) -> bool:
@@ -181,7 +190,7 @@ def find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     if stated is not None:
         return stated
     own = next((route for route in names if has_key(config, route)), None)
-    return names[0] if own is None and not has_known_tree(config) else own
+    return names[0] if own is None and not has_known_tree(config) and not is_easyr1(config) else own
 
 
 def find_setting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
