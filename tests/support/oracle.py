@@ -49,6 +49,7 @@ PROGRAMS = {
     "deepspeed_config.py": ("deepspeed", ("deepspeed", "torch")),
     "llamafactory_arguments.py": ("llamafactory", ("llamafactory", "transformers")),
     "olmo_structured.py": ("olmo", ("ai2-olmo",)),
+    "verl_config.py": ("verl", ("verl", "hydra-core")),
 }
 
 Ask = Callable[[list[str]], list[str]]
