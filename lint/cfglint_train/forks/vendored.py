@@ -67,7 +67,7 @@ class Copy(Frozen):
 
 def is_copy(root: str, manifest: FrameworkManifest) -> bool:
     """Return whether a folder contains the framework's source and not just a package of the same name."""
-    return manifest.layout is not None and next(_list_python_files(root, manifest.layout.marks), None) is not None
+    return manifest.layout is not None and next(_list_files(root, manifest.layout.marks), None) is not None
 
 
 def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy:
@@ -78,7 +78,7 @@ def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy
     assert manifest.layout is not None
     package, pattern = manifest.layout.packages[0], re.compile(rf"\b{re.escape(name)}\b")
     parts = [f"{name}/{part.partition('/')[2]}" for part in manifest.layout.parts if part.startswith(f"{package}/")]
-    files = _read_texts(root, parts)
+    files = _read_texts(root, parts, manifest.layout.suffixes)
     return Copy(
         f"{root.rstrip('/')}/{name}",
         {f"{package}{path.removeprefix(name)}": pattern.sub(package, text) for path, text in files.items()},
@@ -88,16 +88,16 @@ def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy
 def load_copy(root: str, manifest: FrameworkManifest) -> Copy:
     """Return the copy whose package is in the folder `root`, or raise `UnreadableCopyError`."""
     assert manifest.layout is not None
-    return Copy(get_package_folder(root, manifest), _read_texts(root, manifest.layout.parts))
+    return Copy(get_package_folder(root, manifest), _read_texts(root, manifest.layout.parts, manifest.layout.suffixes))
 
 
-def _read_texts(root: str, parts: Collection[str]) -> dict[str, str]:
-    """Return the texts of the Python files in `parts` by path below `root`, or raise `UnreadableCopyError`."""
+def _read_texts(root: str, parts: Collection[str], suffixes: tuple[str, ...]) -> dict[str, str]:
+    """Return the texts of the files in `parts` by path below `root`, or raise `UnreadableCopyError`."""
     if not parts:
         raise UnreadableCopyError("is not read")
     files: dict[str, str] = {}
     size = 0
-    for path in _list_modules(root, parts):
+    for path in _list_modules(root, parts, suffixes):
         try:
             text = regular_files.read(f"{root}/{path}")
         except OSError:
@@ -196,15 +196,15 @@ def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
     return Constraint((*older, *newer))
 
 
-def _list_modules(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the Python files in `parts` below `root`, after the `__init__.py` of the folders that contain the parts."""
+def _list_modules(root: str, parts: Iterable[str], suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files in `parts` below `root`, after the `__init__.py` of the folders that contain the parts."""
     parents = {part.rpartition("/")[0] for part in parts}
     yield from sorted(path for folder in parents if filesystem.is_file(f"{root}/{(path := f'{folder}/__init__.py')}"))
-    yield from _list_python_files(root, parts)
+    yield from _list_files(root, parts, suffixes)
 
 
-def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the Python files in `parts`, which are files or folders, as paths below `root`.
+def _list_files(root: str, parts: Iterable[str], suffixes: tuple[str, ...] = (".py",)) -> Iterator[str]:
+    """Yield the files with any of the suffixes in `parts`, which are files or folders, as paths below `root`.
 
     Files in folders that cannot be imported, such as `.ipynb_checkpoints`, are left out.
     """
@@ -214,7 +214,7 @@ def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
         for folder, folders, names in filesystem.walk(f"{root}/{part}"):
             folders[:] = sorted(name for name in folders if "." not in name)
             relative = regular_files.normalize_path(os.path.relpath(folder, root))
-            modules = (name for name in sorted(names) if name.endswith(".py") and name.count(".") == 1)
+            modules = (name for name in sorted(names) if name.endswith(suffixes) and name.count(".") == 1)
             yield from (f"{relative}/{name}" for name in modules)
 
 

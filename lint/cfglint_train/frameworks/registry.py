@@ -10,7 +10,8 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 - `tree`: layout of its source, to recognize a copy (absent: copies are ignored). `marks`: files and folders, at least
   one with Python in every copy. `parts`: files and folders that its settings are read from (empty: too many to read).
   `versions`: files that hold a copy's release, with a pattern whose groups are that release, joined by dots.
-  `former`: former names of the package's folder, with the releases that had them.
+  `former`: former names of the package's folder, with the releases that had them. `suffixes`: endings of the files
+  that are read, if not only Python.
 - `package`: the names under which it is released, or the framework or package (`packages.json`) that includes it.
 - `entries`: patterns of its own programs (commands, modules, scripts) that accept its file; absent: unknown.
 - `trains`: pattern of a command: one of its own programs and the next word. A file that this command reads is a
@@ -54,6 +55,8 @@ class SourceLayout(Frozen):
     """Files that hold the release of a copy -> a pattern whose groups are the parts of that release."""
     former_names: Mapping[str, str]
     """Former names of the package's folder -> the releases that had them (`<0.8.0`)."""
+    suffixes: tuple[str, ...] = (".py",)
+    """Endings of the files in `parts` that are read."""
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -160,7 +163,8 @@ def _build_manifest(name: str, folder: str, content: Mapping[str, Any]) -> Frame
 
 def _build_layout(content: Mapping[str, Any]) -> SourceLayout:
     versions, former = content.get("versions", {}), content.get("former", {})
-    return SourceLayout(tuple(content["marks"]), tuple(content["parts"]), versions, former)
+    suffixes = tuple(content.get("suffixes", (".py",)))
+    return SourceLayout(tuple(content["marks"]), tuple(content["parts"]), versions, former, suffixes)
 
 
 @cache

@@ -105,9 +105,9 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
             continue
         step = batch.unit // gcd(batch.unit, batch.factor)
         nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
-        key = run.spell_key(batch.field)
+        key, total = run.spell_key(batch.field), f" = {batch.sequences:,}" if batch.factor > 1 else ""
         yield Report(
-            f"{batch.text}{f' = {batch.sequences:,}' if batch.factor > 1 else ''} is not a multiple of {batch.divisor}: "
+            f"{batch.text}{total} is not a multiple of {batch.divisor}: "
             f"{batch.outcome}{'' if all(covered) else f' (since {run.framework.title} {batch.since})'}",
             run.find_place(batch.field),
             None if all(covered) else "warning",
