@@ -183,7 +183,10 @@ class RepositoryIndex:
         folders = {path for path in listing.folders if path[path.rfind("/") + 1 :] in names}
         for step in (f"/{name}/" for name in names):
             if step in text:
-                folders |= {path[: at.end() - 1] for path in listing.files for at in re.finditer(re.escape(step), path)}
+                overlapping = re.compile(f"(?={re.escape(step)})")  # `verl/verl/` shares a slash
+                folders |= {
+                    path[: at.start() + len(step) - 1] for path in listing.files for at in overlapping.finditer(path)
+                }
         existing = (path for path in folders if filesystem.is_folder(path) and not filesystem.is_link(path))
         return tuple(sorted({os.path.dirname(path) for path in self._filter_paths(existing)}))
 

@@ -46,7 +46,7 @@ class VerlKeys(Keys):
     def resolve_setting(self, config: Config, name: str) -> Any:
         """Return the value that applies: given, or by default in the composed tree, with interpolations resolved."""
         route: Route = tuple(name.split("."))
-        if config.get(*route) is None and not is_complete(config):
+        if config.get(*route) is None and not (is_complete(config) and has_known_tree(config)):
             return Unknown("the command that composes the file")
         result = look_up(config, route)
         if isinstance(result, StatedValue):

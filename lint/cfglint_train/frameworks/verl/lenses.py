@@ -23,7 +23,7 @@ from cfglint_train.frameworks.verl.settings import (
     find_origin,
     find_route,
     get_invocation,
-    has_known_tree,
+    has_defaults,
     is_easyr1,
     is_ppo,
     put,
@@ -115,7 +115,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 def _read_tuning(config: Config) -> Iterator[Triple]:
     rank, origin = read(config, PLAIN.integer, *key.LORA_RANK), find_origin(config, *key.LORA_RANK)
     if rank is None:
-        if has_known_tree(config) and find_route(config, parse_routes(*key.LORA_RANK)) is None:
+        if has_defaults(config) and find_route(config, parse_routes(*key.LORA_RANK)) is None:
             yield "method.tuning", "full", origin
         return
     yield "method.tuning", "lora" if rank > 0 else "full", origin

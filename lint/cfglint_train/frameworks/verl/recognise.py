@@ -12,7 +12,7 @@ from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import RecognisedConfig
-from cfglint_train.frameworks.verl.words import HydraWords, find_option, find_undetermined, list_settings
+from cfglint_train.frameworks.verl.words import HydraWord, HydraWords, find_option, find_undetermined, list_settings
 
 PPO: Final = compile_on_use(r"verl\.trainer\.main_ppo|(?:.*/)?verl/trainer/main_ppo\.py")
 """verl's own program of reinforcement learning; recipes and forks have others, which accept more settings."""
@@ -43,10 +43,16 @@ def _recognise_command(invocation: Invocation) -> list[RecognisedConfig]:
         return []
     role, span = None, None
     reason = f"it starts {invocation.program} with settings of verl"
+    if any(_is_validation(word) for word in list_settings(invocation)):
+        return [RecognisedConfig((invocation.number,), 80, "`trainer.val_only` trains nothing", "other")]
     hidden = find_undetermined(invocation) or invocation.open
     if hidden:
         role, reason, span = "unread", f"some settings of verl depend on {hidden}", invocation.span
     return [RecognisedConfig((invocation.number,), 80, reason, role, span)]
+
+
+def _is_validation(word: HydraWord) -> bool:
+    return word.route == ("trainer", "val_only") and getattr(word.entry.value, "value", None) is True
 
 
 def _is_python(invocation: Invocation) -> bool:

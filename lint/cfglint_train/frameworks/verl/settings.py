@@ -92,6 +92,11 @@ def _has_known_tree(config: Config) -> bool:
     return bool(programs) and is_own and bool(list_bases(config.document))
 
 
+def has_defaults(config: Config) -> bool:
+    """Return whether the defaults of verl's tree apply; the programs of recipes and forks extend that tree."""
+    return get_invocation(config) is not None or has_known_tree(config)
+
+
 def is_complete(config: Config) -> bool:
     """Return whether everything that the run sets is visible: a command, or a file that verl's own command composes."""
     if is_easyr1(config):
@@ -165,7 +170,7 @@ def look_up(config: Config, route: Route) -> LookupResult:
     result = resolve_setting(config, route, defaults)
     if isinstance(result, StatedValue) and isinstance(result.value, Unknown) and not result.value.path:
         return UNRESOLVED
-    if result is not NOT_STATED or not has_known_tree(config):
+    if result is not NOT_STATED or not has_defaults(config):
         return result
     if not config.document.is_complete(config.root):
         return UNRESOLVED
@@ -190,7 +195,7 @@ def find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     if stated is not None:
         return stated
     own = next((route for route in names if has_key(config, route)), None)
-    return names[0] if own is None and not has_known_tree(config) and not is_easyr1(config) else own
+    return names[0] if own is None and not has_defaults(config) and not is_easyr1(config) else own
 
 
 def find_setting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
@@ -219,7 +224,7 @@ def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Tr
             yield key.field, key.null_value, result.origin
         elif result.value is not None:
             yield key.field, key.codec.read_or_none(result.value), result.origin
-    elif result is NOT_STATED and key.default is not ABSENT and has_known_tree(config):
+    elif result is NOT_STATED and key.default is not ABSENT and has_defaults(config):
         yield key.field, key.default, build_default_origin(config, route or key.names[0])
 
 
