@@ -14,7 +14,7 @@ from cfglint_train.frameworks.framework import EvenBatch
 from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
-from cfglint_train.frameworks.verl.settings import is_complete, is_easyr1, is_ppo, read
+from cfglint_train.frameworks.verl.settings import has_known_tree, is_complete, is_easyr1, is_ppo, read
 from cfglint_train.plan.fields import Plan
 
 _DYNAMIC_UNCHECKED: Final = "0.6.0"
@@ -41,7 +41,7 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
             answers = prompts * samples
             yield EvenBatch(text, answers, scoring, unit, "EasyR1 refuses to start", "rollout.batch", samples)
         return
-    if not ranks or plan.parallel.strategy is None:
+    if not ranks or plan.parallel.strategy is None or not has_known_tree(config):
         return
     dynamic = is_dynamic(config)
     if prompts and (dynamic is False or (dynamic and is_before(config, _DYNAMIC_UNCHECKED))):
