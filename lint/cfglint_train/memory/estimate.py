@@ -38,7 +38,12 @@ from cfglint_train.memory.components import (
 )
 from cfglint_train.memory.events import compute_mask_bytes, generate_step_events
 from cfglint_train.memory.job import Job
-from cfglint_train.memory.logits import build_head, compute_evaluation_bytes, compute_evaluation_chunk
+from cfglint_train.memory.logits import (
+    build_head,
+    compute_evaluation_bytes,
+    compute_evaluation_chunk,
+    compute_scored_logits,
+)
 from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty, build_uncertainty
 from cfglint_train.memory.phase_fields import (
     EVAL_FIELDS,
@@ -182,14 +187,14 @@ def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | Non
 
     These are gathered weights, and the larger of a layer's tensors and the logits with log-probabilities.
     """
-    from cfglint_train.memory.groups import SCORING_BYTES, count_scoring_tokens
+    from cfglint_train.memory.groups import count_scoring_tokens
 
     setup, flow = budgets.setup, budgets.flow
     scored = None if flow is None else count_scoring_tokens(budgets.reader)
     if flow is None or scored is None:
         return None
     tokens = label_count(scored, "tokens", setup.weights.trained)
-    logits = 0.0 if setup.loss.scores else tokens * setup.architecture.vocab * SCORING_BYTES
+    logits = compute_scored_logits(setup, tokens)
     layer = flow.stack.compute_inference(tokens)
     return {GATHERED: budgets.job.gathered[0], **({LOGITS: logits} if logits > layer else {FORWARD: layer})}
 

@@ -119,6 +119,15 @@ _LOSSES: Final = {
     "checkpointed_half": "output matrix and loss in chunks of 256 tokens, recomputed",
     "compiled": "compiled loss",
     "compiled_shifted": "compiled loss on a shifted copy",
+    "policy": "log-probabilities from a kernel, in place",
+    "policy_scaled": "log-probabilities from a kernel, of logits divided in place",
+    "policy_copied": "log-probabilities from a kernel, of a divided copy",
+    "policy_padded": "log-probabilities from a kernel, cut out of padded sequences",
+    "policy_entropy": "log-probabilities from a kernel, and compiled entropy",
+    "policy_entropy_eager": "log-probabilities from a kernel, and entropy without compilation",
+    "policy_entropy_chunks": "log-probabilities from a kernel, and entropy in chunks",
+    "policy_fused": "output matrix and log-probabilities in chunks of 512 tokens",
+    "policy_fused_entropy": "output matrix, log-probabilities and entropy in chunks of 512 tokens",
     "tiles": "log-probabilities from tiles of the output matrix, without logits",
 }
 

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.colocated_models import find_role_model
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field
-
-SCORING_BYTES: Final = 6.0
-"""Bytes per logit while log-probabilities are computed without gradients: the 16-bit logits and their
-fp32 copy (models/actor.py, forward). A kernel for log-probabilities, or computing them in chunks, needs less.
-"""
 
 
 def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan, Architecture]]:

@@ -22,9 +22,9 @@ from cfglint_train.memory.losses import (
     COMPILED_HEADS,
     NOTHING,
     OTHER_LOSSES,
+    POLICIES,
     POLICY,
     RECOMPUTED_LOSSES,
-    RECOMPUTED_TOKENS,
     TILE,
     TILE_STATISTICS,
     TRITON,
@@ -105,6 +105,8 @@ def find_loss(setup: Setup) -> Loss:
         return Loss(width * numbers.forward, width * numbers.saved, width * numbers.backward)
     if loss.kind in ANSWERS:
         return ANSWERS[loss.kind][0 if mode.autocast or mode.weight == 4 else 1]
+    if loss.kind in POLICIES:
+        return POLICIES[loss.kind]
     if loss.kind in OTHER_LOSSES:
         return OTHER_LOSSES[loss.kind]
     if loss.policy:
@@ -324,6 +326,27 @@ def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
     return Head(cost, NOTHING, tile + kept, kept, tile + kept + inputs, 0, matrix)
 
 
+def _find_highest(setup: Setup, moments: Moments, size: int, tokens: float) -> tuple[float, float]:
+    """Return the bytes of a chunk's logits and those of whole matrices at the highest of several moments.
+
+    A chunk has `size` of all `tokens`.
+    """
+    chunk = label_count(min(tokens, size), _CHUNK, tokens)
+    logits, matrix = chunk * setup.architecture.vocab, setup.architecture.vocab * setup.architecture.hidden
+    each, whole = max(moments, key=lambda moment: moment[0] * logits + moment[1] * matrix)
+    return each * logits, whole * matrix
+
+
+def compute_scored_logits(setup: Setup, tokens: float) -> float:
+    """Return the bytes of logits while log-probabilities of `tokens` tokens are computed without gradients."""
+    if setup.loss.scores:
+        return 0.0
+    if setup.loss.kind in RECOMPUTED_LOSSES:
+        loss = RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
+        return sum(_find_highest(setup, loss.forward, loss.tokens, tokens))
+    return tokens * setup.architecture.vocab * find_loss(setup).scored
+
+
 def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
     """Return the head with recomputed chunks.
 
@@ -332,16 +355,10 @@ def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
     cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.batch.tokens
     loss = RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
-    chunk = label_count(min(tokens, RECOMPUTED_TOKENS), _CHUNK, tokens)
-    logits, matrix = chunk * shape.vocab, shape.vocab * shape.hidden
-
-    def find_highest(moments: Moments) -> tuple[float, float]:
-        chunk, whole = max(moments, key=lambda moment: moment[0] * logits + moment[1] * matrix)
-        return chunk * logits, whole * matrix
-
     kept = tokens * shape.hidden * setup.formats.residual
-    forward, copies = find_highest(loss.forward)
-    backward, gradients = find_highest(loss.trained if setup.weights.head_trained else loss.frozen)
+    forward, copies = _find_highest(setup, loss.forward, loss.tokens, tokens)
+    moments = loss.trained if setup.weights.head_trained else loss.frozen
+    backward, gradients = _find_highest(setup, moments, loss.tokens, tokens)
     return Head(cost, NOTHING, forward + kept, kept, backward + 2 * kept, copies, gradients)
 
 

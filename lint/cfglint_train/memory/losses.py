@@ -27,6 +27,10 @@ class Loss(Frozen):
     """Number of pieces in which the output matrix runs. Each computes a whole gradient; the gradients are summed."""
     capped: bool = True
     """True if logits pass through the model's soft cap, if it has one."""
+    scored: float = 6
+    """Bytes at the peak of a pass without gradients that computes log-probabilities: the 16-bit logits and their fp32
+    copy (OpenRLHF 0.11.2, models/actor.py forward).
+    """
 
 
 # The logits in 16 bits, their fp32 copy and the log-softmax; then the log-softmax and two gradients in fp32.
@@ -35,6 +39,20 @@ WHOLE: Final = Loss(10, 4, 12)
 WHOLE_FP32: Final = Loss(8, 4, 12)
 # Log-probabilities of reinforcement learning: logits in 16 bits and fp32; then their gradient in fp32.
 POLICY: Final = Loss(6, 6, 10)
+# verl's log-probabilities, entropies and their kernels, measured on a CPU with the functions of its wheels (0.5.0 to
+# 0.9.1; `tests/memory/verl_losses.jsonl`). Without entropy, the gradient of flash-attn's kernel replaces the logits.
+# Before 0.9 they were divided by the temperature in place, whose gradient is a further tensor; 0.9 divides a copy. The
+# pass that scores computes the entropy in any case. Of several chunks, the row with eight is used. With padding, the
+# answers are cut out, which copies them, and the entropy is not compiled (derived from the same functions).
+POLICIES: Final[dict[str, Loss]] = {
+    "policy": Loss(2, 2, 2, scored=2),
+    "policy_scaled": Loss(2, 2, 4, scored=2),
+    "policy_copied": Loss(4, 2, 4, scored=4),
+    "policy_padded": Loss(4, 2, 6, scored=14),
+    "policy_entropy": Loss(2, 2, 6, scored=2),
+    "policy_entropy_eager": Loss(14, 6, 20, scored=14),
+    "policy_entropy_chunks": Loss(2, 2, 10.5, scored=3.5),
+}
 # flash-attn's kernel: 16-bit logits and their shifted copy; then the gradients of both.
 TRITON: Final = Loss(4, 4, 8)
 # torch.compile of a model with its loss: only two numbers per token are in fp32. The model also returns its logits, for
@@ -72,8 +90,6 @@ TILE: Final = (4096, 32768)
 TILE_STATISTICS: Final = 32
 
 
-RECOMPUTED_TOKENS: Final = 256
-"""Tokens per chunk of TRL's chunked SFT loss (`_CHUNKED_LM_HEAD_CHUNK_SIZE`)."""
 Moments = tuple[tuple[int, int], ...]
 
 
@@ -87,6 +103,8 @@ class Recomputed(Frozen):
     trained: Moments
     """Moments of the backward pass if the output matrix is trained and its gradients are summed over chunks."""
     frozen: Moments
+    tokens: int = 256
+    """Tokens per chunk; in TRL's SFT loss `_CHUNKED_LM_HEAD_CHUNK_SIZE`."""
 
 
 # trl trainer/sft_trainer.py, _chunk. Keys: 32-bit weights and autocast (profiler of torch 2.13
@@ -97,6 +115,11 @@ _FULL: Final = {
     (True, False): Recomputed(((16, 0),), ((16, 4), (12, 10)), ((16, 0),)),
 }
 _HALF: Final = Recomputed(((16, 0),), ((16, 4), (10, 5)), ((16, 0),))
+# verl 0.5.0 to 0.9.1, utils/experimental/torch_functional.py FusedLinearForPPOFunction (`tests/memory/
+# verl_losses.jsonl`). The gradient of the matrix is computed even if it is frozen, and that of the last chunk is kept.
+_FUSED: Final = Recomputed(((16, 0),), ((20, 4), (14, 6)), ((20, 2), (14, 4)), 512)
+_FUSED_ENTROPY: Final = Recomputed(((16, 0),), ((28, 4), (18, 6)), ((28, 2), (18, 4)), 512)
+_ANY_FORMAT: Final = ((True, True), (True, False), (False, True), (False, False))
 RECOMPUTED_LOSSES: Final[dict[str, dict[tuple[bool, bool], Recomputed]]] = {
     "checkpointed": {
         **_FULL,
@@ -109,6 +132,8 @@ RECOMPUTED_LOSSES: Final[dict[str, dict[tuple[bool, bool], Recomputed]]] = {
         (False, True): _HALF,
         (False, False): _HALF,
     },
+    "policy_fused": dict.fromkeys(_ANY_FORMAT, _FUSED),
+    "policy_fused_entropy": dict.fromkeys(_ANY_FORMAT, _FUSED_ENTROPY),
 }
 
 
