@@ -20,6 +20,10 @@ Resource = Literal["gpu", "host", "disk"]
 STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 """Phases of a training step."""
 
+GENERATION: Final = "generation"
+SYNC: Final = "new weights for the engine"
+"""Events of the rollout phase in which the engine is awake."""
+
 
 class Budget(Frozen):
     """The peak on one GPU, on one host or on disk, in bytes.

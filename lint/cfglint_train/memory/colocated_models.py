@@ -20,6 +20,8 @@ class ColocatedModel(Frozen):
     trained: bool = False
     offloaded: bool = False
     """True if its shards stay on the host until they are used."""
+    sleeps: bool = False
+    """True if its optimizer states stay on the host until its update (verl's `optimizer_offload`)."""
 
 
 def find_colocated_models(
@@ -45,23 +47,26 @@ def find_colocated_models(
             reader.missing.append("model.roles")
             continue
         if role.trained:
+            sleeps, offloaded = ranks.fsdp and bool(role.states_offload), ranks.fsdp and bool(role.offload)
             states = formats.master + (optimizer or 0)
-            if reader.is_offloaded("parallel.offload_optimizer"):
+            if sleeps or reader.is_offloaded("parallel.offload_optimizer"):
                 states = 0.0
-            element_bytes = formats.held / ranks.parameter_shards + states / ranks.optimizer_shards
+            element_bytes = 0.0 if offloaded else formats.held / ranks.parameter_shards
+            element_bytes += states / ranks.optimizer_shards
             if ranks.zero_stage == 3 and states:
                 element_bytes += formats.gradient / ranks.gradient_shards
             size = elements * element_bytes
-            if reader.get("rollout.train_sleep"):
+            if not ranks.fsdp and reader.get("rollout.train_sleep"):
                 # Only one trained model is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep their
                 # 16-bit weights, beside the states of the larger model (deepspeed_utils.py, offload_deepspeed_states).
                 asleep = formats.held / ranks.parameter_shards
                 size = elements * asleep + max(0, elements - architecture.parameters) * (element_bytes - asleep)
-            models.append(ColocatedModel(role.name, size, elements, trained=True))
+            models.append(ColocatedModel(role.name, size, elements, True, offloaded, sleeps))
         else:
-            # Offload works only under ZeRO-3; other stages put the whole model on every GPU.
-            offload = reader.get("method.reference_offload") if role.name == "reference" else role.offload
-            offloaded = ranks.zero_stage == 3 and bool(offload)
+            # Under DeepSpeed, offload works only under ZeRO-3; other stages put the whole model on every GPU. FSDP's
+            # CPU offload gathers unit by unit.
+            offload = role.offload or (role.name == "reference" and reader.get("method.reference_offload"))
+            offloaded = (ranks.zero_stage == 3 or ranks.fsdp) and bool(offload)
             size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
             models.append(ColocatedModel(role.name, size, elements, offloaded=offloaded))
     return tuple(models)

@@ -23,6 +23,7 @@ BUCKETS: Final = Component("gradient buckets", "transient", evidence=("derived-d
 GATHERED: Final = Component("gathered parameters", "transient", evidence=("traced",), passes=True)
 RESTORED: Final = Component("restored optimizer state", "transient", "beside the state that it replaces", spread=True)
 UPDATE: Final = Component("optimizer step transients", "transient", evidence=("traced",), passes=True)
+SYNCED: Final = Component("weights on their way to the engine", "transient", evidence=(), passes=True)
 ENGINE: Final = Component("rollout engine", "engine", evidence=())
 
 ACTIVATIONS: Final = Component("activations", "activation", evidence=("traced",), flows=True, passes=True)

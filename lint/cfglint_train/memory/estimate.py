@@ -13,7 +13,7 @@ from operator import itemgetter
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import host, reserve, rollout
-from cfglint_train.memory.budget import STEP_PHASES, Budget, Estimate, Phase
+from cfglint_train.memory.budget import GENERATION, STEP_PHASES, SYNC, Budget, Estimate, Phase
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
@@ -32,6 +32,7 @@ from cfglint_train.memory.components import (
     PAGED,
     PARAMETERS,
     REFERENCE,
+    SYNCED,
     WAITING,
     WEIGHT_COPIES,
     WORKERS,
@@ -486,7 +487,9 @@ def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:
-    """Return the rollout phase on the training GPUs: generation or scoring, whichever needs more, or None.
+    """Return the rollout phase on the training GPUs, or None: generation, scoring, or sending weights to the engine.
+
+    The event that needs most decides. Weights that sleep leave the GPU only during generation.
 
     `rollout.utilization` is added to `missing` if the engine's memory is unknown.
     """
@@ -506,15 +509,19 @@ def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase 
         if budgets.setup.ranks.zero_stage == 3:
             lasting[GRADIENTS] = budgets.job.held.accumulated
     candidates = []
+
+    def add(event: str, parts: dict[Component, float], away: tuple[Component, ...] = ()) -> None:
+        parts = {**{component: size for component, size in lasting.items() if component not in away}, **parts}
+        budget = budgets.build_gpu_budget("rollout", parts, ROLLOUT_FIELDS, steady=False, fragments=event != SYNC)
+        candidates.append(Phase("rollout", event, budget))
+
     if size or gathered:
-        parts = {**lasting, ENGINE: size or 0.0, GATHERED: gathered}
-        candidates.append(
-            Phase("rollout", "generation", budgets.build_gpu_budget("rollout", parts, ROLLOUT_FIELDS, steady=False))
-        )
+        away = (PARAMETERS, FROZEN) if plan.rollout.weights_sleep else ()
+        add(GENERATION, {ENGINE: size or 0.0, GATHERED: gathered}, away)
     scored = _compute_scoring_parts(budgets) if plan.model.roles else None
     if scored is not None:
-        budget = budgets.build_gpu_budget(
-            "rollout", {**lasting, **scored, ENGINE: _compute_engine_bytes(budgets)}, ROLLOUT_FIELDS, steady=False
-        )
-        candidates.append(Phase("rollout", "scoring a micro batch", budget))
+        add("scoring a micro batch", {**scored, ENGINE: _compute_engine_bytes(budgets)})
+    synced = rollout.compute_sync(budgets.setup, plan) if size else None
+    if synced is not None:
+        add(SYNC, {SYNCED: synced, ENGINE: _compute_engine_bytes(budgets, woken=True)})
     return max(candidates, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)

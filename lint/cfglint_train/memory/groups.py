@@ -18,8 +18,9 @@ from cfglint_train.plan.names import Field
 def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan, Architecture]]:
     """Yield each model that does not run on the actor's GPUs, with the plan of its GPUs and its architecture.
 
-    The plan of a trained model includes the other trained models on its GPUs. Frozen models are yielded one by one, but
-    not if they share GPUs with a trained model. Models of unknown architecture are left out.
+    Models that train on the actor's GPUs with a batch of their own are yielded, too. The plan of a trained model
+    includes the other trained models on its GPUs. Frozen models are yielded one by one, but not if they share GPUs with
+    a trained model. Models of unknown architecture are left out.
     """
     roles = plan.model.roles or ()
     actor = next((role for role in roles if role.name == "actor"), None)
@@ -27,7 +28,11 @@ def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Ro
         return
     trained = {role.pool for role in roles if role.trained}
     for role in roles:
-        if role.pool == actor.pool or not role.nodes or not role.gpus_per_node:
+        if role.pool == actor.pool:
+            if role is not actor and role.trained and (role.micro or role.tokens_per_gpu):
+                yield from _generate_second_update(plan, role, actor, architecture)
+            continue
+        if not role.nodes or not role.gpus_per_node:
             continue
         if not role.trained and role.pool in trained:
             continue
@@ -54,6 +59,31 @@ def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Ro
         yield role, plan.replace(changes), model
 
 
+def _generate_second_update(
+    plan: Plan, role: Role, actor: Role, architecture: Architecture
+) -> Iterator[tuple[Role, Plan, Architecture]]:
+    """Yield a model that the job updates on the actor's GPUs, unless its architecture is unknown.
+
+    The actor's states stay beside it, as far as they do not sleep.
+    """
+    model = find_role_model(plan.model.id, role.model, architecture)
+    if model is None:
+        return
+    rollout = plan.rollout
+    waiting = actor._replace(name="policy", offload=rollout.weights_sleep, states_offload=rollout.train_sleep)
+    changes: dict[Field, Any] = {
+        "model.id": role.model or plan.model.id,
+        "model.roles": (role._replace(name="actor"), waiting),
+        "method.stage": "rm",
+        "method.tuning": "full",
+        "batch.micro": role.micro,
+        "batch.tokens_per_gpu": role.tokens_per_gpu,
+        "rollout.weights_sleep": role.offload,
+        "rollout.train_sleep": role.states_offload,
+    }
+    yield role, plan.replace(changes), _replace_head(model)
+
+
 def _replace_head(model: Architecture) -> Architecture:
     """Return the model with a head of one output in place of the output matrix."""
     head = 0 if model.tied else sum(item.elements for item in model.linears if item.part == "head")
@@ -62,9 +92,13 @@ def _replace_head(model: Architecture) -> Architecture:
 
 
 def count_scoring_tokens(reader: Reader) -> int | None:
-    """Return the number of tokens in a micro batch of a scoring pass, or None if it is unknown."""
+    """Return the number of tokens of a rank in a micro batch of a scoring pass, or None if it is unknown.
+
+    Ranks of context parallelism share its sequences (OpenRLHF 0.8.9, models/actor.py forward; verl 0.9.1,
+    workers/engine/fsdp/transformer_impl.py prepare_model_inputs).
+    """
     budget = reader.get("rollout.tokens_per_gpu")
     micro, length = reader.get("rollout.micro"), reader.get("sequence.length")
     if budget:
         return int(budget)
-    return micro * length if micro and length else None
+    return -(-micro * length // (reader.get("parallel.context") or 1)) if micro and length else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory import transients
 from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
@@ -113,23 +114,35 @@ def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]
 def compute_idle_models(setup: Setup) -> float:
     """Return the bytes of the offloaded shards of frozen models, for all ranks of a node.
 
-    Each tensor's shard is a separate pinned block (deepspeed 0.19.8 partition_parameters.py, _partition_param).
+    The shards are pinned (deepspeed 0.19.8 partition_parameters.py, _partition_param; torch 2.13 fsdp/_flat_param.py,
+    init_flat_param_attributes, and CPUOffloadPolicy).
     """
     formats = setup.formats
     shape, shards = setup.architecture, setup.ranks.parameter_shards
-    models = [other.elements for other in setup.neighbours if other.offloaded]
+    models = [other.elements for other in setup.neighbours if other.offloaded and not other.trained]
     if setup.offload.reference and setup.reference_bytes:
         models.append(shape.parameters)
     if not models:
         return 0.0
-    pinned_bytes = sum(
-        item.count * round_to_pinned_block(item.elements / item.count * formats.gathered / shards)
-        for item in shape.linears
-    )
-    pinned_factor = merge_terms(
-        max(1.0, pinned_bytes / (shape.parameters * formats.gathered / shards)), "for pinned blocks"
-    )
-    return setup.ranks.local * pinned_factor * sum(models) * formats.gathered / shards
+    weight = formats.unquantized if setup.ranks.fsdp else formats.gathered
+    return setup.ranks.local * _compute_pinned_factor(setup, weight) * sum(models) * weight / shards
+
+
+def _compute_pinned_factor(setup: Setup, weight: float) -> float:
+    """Return the size of the pinned blocks of a rank's shards, in multiples of the shards.
+
+    FSDP1 has one shard for each unit, all others one for each tensor. `weight`: bytes per element.
+    """
+    shape, shards = setup.architecture, setup.ranks.parameter_shards
+    if setup.ranks.strategy == "fsdp1":
+        unit, root = transients.count_unit_elements(setup), transients.count_root_elements(setup)
+        pinned_bytes = shape.layers * round_to_pinned_block(unit * weight / shards)
+        pinned_bytes += round_to_pinned_block(root * weight / shards)
+    else:
+        pinned_bytes = sum(
+            item.count * round_to_pinned_block(item.elements / item.count * weight / shards) for item in shape.linears
+        )
+    return merge_terms(max(1.0, pinned_bytes / (shape.parameters * weight / shards)), "for pinned blocks")
 
 
 def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
@@ -140,6 +153,8 @@ def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
     0.11.2 deepspeed_utils.py, offload_deepspeed_states). The pinned buffers of weights and gradients are never freed.
     """
     ranks = setup.ranks
+    if ranks.fsdp:
+        return _compute_sleeping_shards(setup, plan)
     if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
         return 0.0
     tensors = merge_terms((setup.formats.master + setup.optimizer.known_state) / 4, "tensors")
@@ -154,6 +169,24 @@ def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
         if ranks.zero_stage == 3:
             total += round_to_pinned_block(share * setup.formats.gradient)
     return ranks.local * total
+
+
+def _compute_sleeping_shards(setup: Setup, plan: Plan) -> float:
+    """Return the pinned bytes of FSDP shards that leave the GPUs of a node between passes, of every trained model.
+
+    Source: verl 0.5.0 to 0.9.1, utils/fsdp_utils.py offload_fsdp_model_to_cpu and offload_fsdp_optimizer: copies of
+    tensors that do not block, for which torch allocates pinned memory.
+    """
+    ranks, held, state = setup.ranks, setup.formats.held, setup.optimizer.known_state
+    rollout, total = plan.rollout, 0.0
+    if rollout.weights_sleep:
+        total += setup.weights.trained * held + setup.frozen_sharded
+    if rollout.train_sleep:
+        total += setup.weights.trained * state
+    for other in setup.neighbours:
+        if other.trained:
+            total += other.elements * ((held if other.offloaded else 0.0) + (state if other.sleeps else 0.0))
+    return ranks.local * _compute_pinned_factor(setup, held) * total / ranks.parameter_shards if total else 0.0
 
 
 def compute_worker_memory(setup: Setup, plan: Plan) -> float:

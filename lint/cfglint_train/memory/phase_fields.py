@@ -9,7 +9,16 @@ LOAD_FIELDS: Final[frozenset[Field]] = frozenset(
     ("method.reads_ahead", "model.init_device", "parallel.cpu_efficient_loading")
 )
 HOST_FIELDS: Final[frozenset[Field]] = frozenset(
-    ("data.prefetch", "data.workers", "rollout.mode", "rollout.sleep", "rollout.tensor", "rollout.train_sleep")
+    (
+        "data.prefetch",
+        "data.workers",
+        "rollout.mode",
+        "rollout.sleep",
+        "rollout.sleep_discards",
+        "rollout.tensor",
+        "rollout.train_sleep",
+        "rollout.weights_sleep",
+    )
 )
 SAVE_FIELDS: Final[frozenset[Field]] = frozenset(
     (
@@ -61,9 +70,11 @@ ROLLOUT_FIELDS: Final[frozenset[Field]] = frozenset(
         "rollout.gathers",
         "rollout.mode",
         "rollout.sleep",
+        "rollout.sync_bucket",
         "rollout.tensor",
         "rollout.train_sleep",
         "rollout.utilization",
+        "rollout.weights_sleep",
     )
 )
 NO_FIELDS: Final[frozenset[Field]] = frozenset()

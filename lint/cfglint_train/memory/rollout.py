@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory import transients
 from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.setup import Setup
 from cfglint_train.memory.size import label_count
@@ -50,6 +51,29 @@ def compute_gathered_model(setup: Setup, plan: Plan) -> float:
     return setup.weights.trained * setup.formats.gathered + frozen
 
 
+def compute_sync(setup: Setup, plan: Plan) -> float | None:
+    """Return the bytes beside the weights of model and engine while the engine gets new weights; None if unknown.
+
+    FSDP1 copies its shards, after it has gathered them in their own format: the root with one unit (torch 2.13,
+    fsdp/_state_dict_utils.py and _shard_utils.py `_create_chunk_dtensor`), or the whole model to collect an adapter
+    (`summon_full_params`). Then one tensor at a time is gathered and copied into the buffer (verl 0.9.1,
+    workers/engine/fsdp/transformer_impl.py get_per_tensor_param; vllm_rollout/bucketed_weight_transfer.py).
+    """
+    bucket = plan.rollout.sync_bucket
+    if bucket is None or plan.rollout.mode != "colocate":
+        return None
+    ranks, weights, held = setup.ranks, setup.weights, setup.formats.held
+    if weights.adapters:
+        unit = transients.count_root_elements(setup) + transients.count_unit_elements(setup)
+        whole = setup.frozen_sharded if plan.rollout.gathers else setup.formats.unquantized * unit
+        return whole + weights.trained * held
+    sent = bucket + held * max(setup.architecture.largest_tensor, transients.count_head_elements(setup))
+    if ranks.strategy != "fsdp1":
+        return sent
+    gathered = held * (transients.count_root_elements(setup) + transients.count_unit_elements(setup))
+    return weights.trained * held / ranks.parameter_shards + max(gathered, sent)
+
+
 def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
     """Return the bytes that a sleeping engine leaves on the GPU.
 
@@ -62,8 +86,8 @@ def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> floa
 
 
 def compute_sleeping_engines(setup: Setup, plan: Plan) -> float:
-    """Return the pinned host bytes of a node's sleeping engines: the weights of every engine."""
+    """Return the pinned host bytes of a node's sleeping engines: the weights of every engine that keeps them."""
     rollout = plan.rollout
-    if not rollout.sleep or rollout.mode != "colocate":
+    if not rollout.sleep or rollout.sleep_discards or rollout.mode != "colocate":
         return 0.0
     return setup.ranks.local / (rollout.tensor or 1) * setup.whole.parameters * 2.0

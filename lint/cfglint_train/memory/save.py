@@ -72,7 +72,8 @@ def estimate_save(setup: Setup, plan: Plan) -> Save | None:
     disk = checkpoint_cost.disk
     other_elements = count_other_elements(setup, plan)
     if other_elements and DISK_OPTIMIZER in disk:
-        disk[DISK_OTHERS] = other_elements * (setup.optimizer.known_state + setup.formats.master)
+        weight = setup.formats.held if setup.ranks.fsdp else setup.formats.master
+        disk[DISK_OTHERS] = other_elements * (setup.optimizer.known_state + weight)
     host = checkpoint_cost.host
     if part_count != 1:
         host = {part: size * (part_count if part in _GATHERED else 1) for part, size in host.items()}
@@ -198,7 +199,7 @@ def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     PEFT extracts the adapter from the full state dict (get_peft_model_state_dict).
     """
     ranks, formats, kind = setup.ranks, setup.formats, plan.checkpoint.state_dict
-    adapters, trained = setup.weights.adapters, setup.weights.trained
+    adapters, trained = setup.weights.adapters and not plan.checkpoint.frozen, setup.weights.trained
     if adapters and kind != "full":
         return _estimate_adapter(setup, model_only)
     if kind is None:
@@ -207,6 +208,9 @@ def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     disk = _build_disk_sizes(trained * formats.held if adapters else weights, states, model_only)
     if kind != "full":
         share = weights / ranks.parameter_shards
+        if plan.checkpoint.hf_export:  # verl 0.9.1, utils/checkpoint/fsdp_checkpoint_manager.py save_checkpoint
+            disk[DISK_WEIGHTS] += weights
+            return Save({}, {GATHERED_WEIGHTS: weights}, disk, "rank 0 gathers the weights beside every rank's shards")
         return Save({}, {STAGED_WEIGHTS: ranks.local * share}, disk, "every rank writes its shards")
     if ranks.strategy == "fsdp2":  # one whole tensor at a time
         gpu = formats.held * max(transients.count_head_elements(setup), setup.architecture.largest_tensor)

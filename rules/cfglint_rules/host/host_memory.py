@@ -197,7 +197,7 @@ def _join_alternatives(names: list[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-_SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")
+_SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.weights_sleep", "rollout.sleep")
 
 
 def _is_better_without(judgement: Judgement, field: Field) -> bool:

@@ -1,9 +1,9 @@
 """MEM007 rollout-exceeds-gpu: the training step fits on the GPU, but the rollout does not.
 
 ## What it does
-Estimates the memory for generation, and for the passes that score the generated answers, on GPUs that training shares
-with the inference engine. It compares the result with the GPU's memory. If MEM001 reports the training step, the
-rollout is part of that finding.
+Estimates the memory for generation, for new weights on their way to the engine, and for the passes that score the
+generated answers, on GPUs that training shares with the inference engine. It compares the result with the GPU's memory.
+If MEM001 reports the training step, the rollout is part of that finding.
 
 ## Why is this bad?
 The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
@@ -26,7 +26,8 @@ Silent for engines on their own GPUs, and for engines whose share is unknown. A 
 only if the GPU is stated.
 
 ## References
-OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; TideDra/lmm-r1#43; docs/memory/states.md.
+OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; verl 0.9.1 `workers/engine_workers.py`
+update_weights; TideDra/lmm-r1#43; docs/memory/states.md.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ from functools import partial
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import ROLLOUT_PHASE, describe_verdict, format_breakdown, judge
-from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import STEP_PHASES
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.memory.budget import GENERATION, STEP_PHASES, SYNC
 from cfglint_train.runs.run import Run
+
+if TYPE_CHECKING:
+    from cfglint_train.plan.names import Field
 
 RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimates=("gpu",))
 
@@ -50,15 +54,13 @@ def check(run: Run) -> Iterator[Report]:
     if judgement is None or judgement.verdict == "fits":
         return
     step = judge(run, "gpu", STEP_PHASES)
-    is_generation = judgement.phase.event == "generation"
-    subject = "generation alongside the training states" if is_generation else "scoring a micro batch of the rollout"
+    subject, fields = _SUBJECTS.get(judgement.phase.event, ("scoring a micro batch of the rollout", ("rollout.micro",)))
+    is_beside_engine = judgement.phase.event in _SUBJECTS
     yield Report(
         f"{subject} {describe_verdict(judgement)}",
-        run.find_place(
-            *(("rollout.utilization", "rollout.engine") if is_generation else ("rollout.micro",)), "model.id"
-        ),
+        run.find_place(*fields, "model.id"),
         judgement.severity,
-        notes=(format_breakdown(judgement.budget), *(_note_one_sided_sleep(run) if is_generation else ())),
+        notes=(format_breakdown(judgement.budget), *(_note_one_sided_sleep(run) if is_beside_engine else ())),
         min_certainty=judgement.min_certainty,
         assumed_severity=judgement.assumed_severity,
         find_remedy=partial(_find_remedy, run),
@@ -66,6 +68,13 @@ def check(run: Run) -> Iterator[Report]:
         quantity=judgement.quantity,
         left_to="" if step is None or step.verdict == "fits" else "MEM001",  # whose fix covers the rollout too
     )
+
+
+_SUBJECTS: Final[dict[str, tuple[str, tuple[Field, ...]]]] = {
+    GENERATION: ("generation alongside the training states", ("rollout.utilization", "rollout.engine")),
+    SYNC: ("sending new weights to the awake engine", ("rollout.gathers", "rollout.tensor", "rollout.engine")),
+}
+"""For events beside the awake engine, the subject of the finding and the fields that decide its place."""
 
 
 def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
