@@ -70,6 +70,13 @@ def test_fused_log_probabilities_as_the_wheels_functions_hold_them(row: dict[str
     assert head.backward - head.saved + head.fixed_backward + states == pytest.approx(row["backward"], rel=0.06)
 
 
+def test_an_evaluation_scores() -> None:
+    """The engine's trainer of supervised fine-tuning computes the same log-probabilities."""
+    setup, _ = read_setup(make_plan(batch__eval_micro=4, activations__fused_loss="policy"), LLAMA_8B)
+    assert setup is not None
+    assert logits.compute_evaluation_bytes(setup) == 2
+
+
 # --- phases of one GPU -----------------------------------------------------------------------------------------------
 
 NAME = "meta-llama/Llama-3.1-8B"

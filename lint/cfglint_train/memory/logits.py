@@ -216,6 +216,8 @@ def _compute_evaluated_bytes(setup: Setup) -> float:
     """Return the bytes per logit of whole logits and their loss, without gradients."""
     if setup.loss.kind in COMPILED_HEADS:
         return find_loss(setup).forward
+    if setup.loss.kind in POLICIES:
+        return find_loss(setup).scored
     if setup.loss.kind != "chunked":
         return _find_whole_loss(setup).forward
     logit_bytes = _compute_logit_bytes(setup)  # the copies of chunks are freed when the model returns
