@@ -132,6 +132,22 @@ def write_invocation(over: dict) -> str:
     return "#!/bin/bash\n" + " \\\n".join((f"python3 -m openrlhf.cli.{entry}", *flags)) + "\n"
 
 
+WORDS = {
+    "algorithm.adv_estimator": "grpo",
+    "actor_rollout_ref.model.path": "Qwen/Qwen2.5-0.5B",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 1,
+    "actor_rollout_ref.rollout.name": "vllm",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 1,
+}
+"""Words of the smallest command of verl without a KEY finding."""
+
+
+def write_words(over: dict) -> str:
+    """Return a command of verl with the words."""
+    words = [f"    {name}={value}" for name, value in {**WORDS, **over}.items() if value is not None]
+    return " \\\n".join(("python3 -m verl.trainer.main_ppo", *words)) + "\n"
+
+
 def write_script(over: dict) -> str:
     """Return a Trainer script with the settings, those of the model at the call that takes them."""
     arguments = {name: value for name, value in over.items() if value is not None}
@@ -170,6 +186,8 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         (folder / "train.py").write_text(write_script(over))
     elif framework == "openrlhf":
         (folder / "train.sh").write_text(write_invocation(over))
+    elif framework == "verl":
+        (folder / "train.sh").write_text(write_words(over))
     elif framework == "deepspeed":
         if host == "axolotl":
             hosted = merge_settings(BASES["axolotl"], {**hosted, "deepspeed": "ds_config.json"})
@@ -289,7 +307,8 @@ def check_example(framework: str, clause: Clause, folder, code: str) -> None:
         if name not in ELSEWHERE.get(framework, ()) and name.startswith("--") == (framework == "openrlhf")
     }
     assert list_messages(framework, clause, example, folder / "with", code), "silent on its own example"
-    needed = [name for name, test in clause.when.items() if has_setting(example, name) and is_required(test)]
+    tests = {name.removeprefix("="): test for name, test in clause.when.items()}
+    needed = [name for name, test in tests.items() if has_setting(example, name) and is_required(test)]
     assert needed or clause.also or None in example.values()
     for number, name in enumerate(needed):
         assert list_messages(framework, clause, remove_setting(example, name), folder / str(number), code) == [], (

@@ -24,6 +24,7 @@ _CONFIGS: Final = compile_on_use(r"(?:ppo|sft)_(?:\w+_)?trainer(?:_engine)?(?:\.
 """Files of the package that `--config-name` may name."""
 _OWN_FILE: Final = compile_on_use(r"(?:.*/)?trainer/config/(?:_generated_)?(?:ppo|sft)_\w*\.ya?ml")
 _ROOT: Final = "actor_rollout_ref"
+_WORDS: Final = HydraWords()
 _SFT_SECTIONS: Final = frozenset(("data", "model", "optim", "trainer"))
 
 
@@ -117,7 +118,7 @@ def prepare(document: Document) -> None:
     if isinstance(document, ShellDocument):
         for config in recognise(document):
             if config.role is None:
-                document.read_as(int(config.root[0]), HydraWords())
+                document.read_as(int(config.root[0]), _WORDS)
         return
     from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument

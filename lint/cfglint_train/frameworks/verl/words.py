@@ -57,7 +57,7 @@ class HydraWord(Frozen):
         return self.head.sign + self.head.key
 
 
-class HydraWords(Frozen):
+class HydraWords:
     """Translation between Hydra's words and the keys of the configuration that it composes."""
 
     def build_mapping(self, invocation: Invocation) -> Mapping:
