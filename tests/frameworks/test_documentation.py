@@ -21,6 +21,7 @@ SECTIONS = [
     ("deepspeed", "deepspeed.md", "## Keys", "## Left out"),
     ("accelerate", "accelerate.md", "## Keys", "## Left out"),
     ("trl", "trl.md", "## Keys", "## Left out"),
+    ("verl", "verl.md", "## Keys", None),
 ]
 
 

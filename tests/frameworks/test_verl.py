@@ -1,0 +1,221 @@
+"""verl: words of Hydra, the tree that they compose, and what becomes of it in the plan."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from cfglint_schemas.status import Context
+from cfglint_schemas.vocabulary import load
+from cfglint_train.documents.document import Unknown
+from cfglint_train.frameworks.verl import names
+from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
+from tests.support.cases import for_each
+from tests.support.corpus import REPOSITORY
+from tests.support.linting import build_options, fix, lint, list_runs, read_contents
+
+WORDS = REPOSITORY / "tests" / "oracles" / "answers" / "hydra_words.json.xz"
+"""Random words with the type and the value that hydra-core 1.3.2 gives them, or null if it refuses them.
+
+`python tests/oracles/hydra_words.py` writes them.
+"""
+SIGNS = {"": "CHANGE", "+": "ADD", "++": "FORCE_ADD", "~": "DEL"}
+BASE = (
+    "algorithm.adv_estimator=grpo",
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
+    "actor_rollout_ref.rollout.name=vllm",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4",
+    "trainer.save_freq=20",
+)
+
+
+def write_command(folder: Path, *words: str, release: str = "0.9.1", program: str = "verl.trainer.main_ppo") -> Path:
+    lines = " \\\n    ".join((f"python3 -m {program}", *BASE, *words))
+    (folder / "run.sh").write_text(f"# cfglint: verl={release}\n{lines}\n")
+    return folder / "run.sh"
+
+
+def list_messages(folder: Path, *codes: str) -> list[str]:
+    return [finding.message for finding in lint(folder, build_options(select=[*codes])).findings]
+
+
+def to_plain(value: object) -> object:
+    """Return a value as the recorded answers have it: JSON cannot tell 1 from 1.0."""
+    if isinstance(value, Unknown):
+        return {"unknown": 1}
+    if isinstance(value, dict):
+        return {"d": [[to_plain(key), to_plain(item)] for key, item in value.items()]}
+    if isinstance(value, list):
+        return [to_plain(item) for item in value]
+    return {"f": repr(value)} if isinstance(value, float) else value
+
+
+def read_word(word: str) -> list[object] | None:
+    head = parse_head(word)
+    if head is None:
+        return None
+    try:
+        value = to_plain(parse_value(word[head.value_offset :])) if head.value_offset else None
+    except ValueError:
+        return None
+    return [SIGNS[head.sign], value]
+
+
+def test_words_are_typed_and_refused_as_hydra_does():
+    answers = json.loads(lzma.decompress(WORDS.read_bytes()))
+    assert len(answers) > 2000
+    assert 0.2 < sum(answer is not None for _, answer in answers) / len(answers) < 0.8
+    assert [(word, answer, read_word(word)) for word, answer in answers if read_word(word) != answer] == []
+
+
+def test_names_of_settings_are_in_a_tree_of_some_release():
+    vocabulary = load("verl")
+    stated = [value for name, value in vars(names).items() if name.isupper() and isinstance(value, tuple)]
+    easyr1 = {"data.rollout_batch_size", "trainer.max_steps", "trainer.val_freq", "trainer.save_limit",
+              "trainer.save_checkpoint_path"}  # fmt: skip
+    for name in {name for group in stated for name in group} - easyr1:
+        routes = [
+            vocabulary.find_fact(tuple(name.split(".")), release, Context(entry=entry))
+            for entry in vocabulary.entries
+            for release in vocabulary.releases
+        ]
+        assert any(routes) or name.startswith("worker."), name
+
+
+@for_each(("words", "release", "code", "expected"), [
+    (("trainer.save_frequency=20",), "0.9.1", "KEY001", "it is refused; did you mean `trainer.save_freq`"),
+    (("+trainer.save_frequency=20",), "0.9.1", "KEY001", "silently ignored; did you mean `trainer.save_freq`"),
+    (("+actor_rollout_ref.actor.clip_grad_norm=1.0",), "0.9.1", "KEY001", "it is refused"),
+    (("+trainer.val_before_train=False",), "0.9.1", "KEY006", "adds a setting that already exists"),
+    (("+trainer.val_before_train=False",), "0.3.0.post1", "KEY006", None),
+    (("++trainer.val_before_train=False",), "0.9.1", "KEY", None),
+    (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.6.1", "KEY006", "deletes a setting that does not exist"),
+    (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.4.0", "KEY006", "deletes a setting that does not exist"),
+    (("'~trainer.critic_warmup'",), "0.9.1", "KEY006", None),
+    (("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY006", "is not in the tree"),
+    (("+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY", None),
+    (("trainer.experiment_name=a;b",), "0.9.1", "KEY006", "Hydra cannot read the value"),
+    (("critic.model.fsdp_config.param_offload=True",), "0.8.0", "KEY002", "it is refused"),
+    (("critic.model.fsdp_config.param_offload=True",), "0.7.1", "KEY", None),
+    (("hydra.run.dir=out", "model_engine=dp"), "0.9.1", "KEY", None),
+])  # fmt: skip
+def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected, tmp_path):
+    quoted = [word if word.startswith("'") else f"'{word}'" for word in words]
+    write_command(tmp_path, *quoted, release=release)
+    messages = list_messages(tmp_path, code)
+    assert (messages == []) if expected is None else any(expected in message for message in messages)
+
+
+@for_each(("words", "release", "expected"), [
+    (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=3"), "0.9.1", "100 x `rollout.n` 3 = 300 is not"),
+    (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=4"), "0.9.1", "100 x `rollout.n` 4 = 400"[:0]),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=36",), "0.8.0", "36 x `rollout.n` 1"),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=36",), "0.7.1", ""),
+    (("data.train_batch_size=100", "actor_rollout_ref.actor.use_dynamic_bsz=True"), "0.5.0", "verl refuses to start"),
+    (("data.train_batch_size=100", "actor_rollout_ref.actor.use_dynamic_bsz=True"), "0.6.1", ""),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=36", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"),
+     "0.9.1", ""),
+])  # fmt: skip
+def test_batches_divide_among_the_gpus(words, release, expected, tmp_path):
+    write_command(tmp_path, "trainer.n_gpus_per_node=8", *words, release=release)
+    messages = list_messages(tmp_path, "BAT002")
+    assert any(expected in message for message in messages) if expected else messages == []
+
+
+@for_each(("before", "after"), [
+    ("actor_rollout_ref.actor.ppo_minibatch_size=64", "actor_rollout_ref.actor.ppo_mini_batch_size=64"),
+    ("+trainer.val_before_train=False", "trainer.val_before_train=False"),
+    ("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1", "+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1"),
+    ("data.train_batch_size=100 actor_rollout_ref.actor.ppo_mini_batch_size=64", "data.train_batch_size=96"),
+])  # fmt: skip
+def test_fixes_rewrite_the_word(before, after, tmp_path):
+    write_command(tmp_path, *before.split(), "trainer.n_gpus_per_node=8")
+    fix(tmp_path, build_options(select=["KEY", "BAT002"]), unsafe=True)
+    text = read_contents(tmp_path)["run.sh"].decode()
+    assert after in text.split()
+
+
+def test_values_follow_interpolations_and_the_defaults_of_the_release(tmp_path):
+    write_command(
+        tmp_path,
+        "'data.max_response_length=${data.max_prompt_length}'",
+        "data.max_prompt_length=2048",
+        "actor_rollout_ref.actor.use_dynamic_bsz=True",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=8192",
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2",
+        "actor_rollout_ref.rollout.n=4",
+        "trainer.nnodes=2",
+    )
+    (run,) = list_runs(tmp_path)
+    plan = run.plan
+    assert plan.sequence.length == 4096
+    assert (plan.batch.global_, plan.batch.micro, plan.batch.tokens_per_gpu) == (256 * 4, None, 16384)
+    assert plan.rollout.tokens_per_gpu == 16384  # ref and rollout follow the actor
+    assert (plan.launch.nodes, plan.launch.gpus_per_node) == (2, 8)
+    assert (plan.precision.params, plan.precision.compute) == ("fp32", "bf16")
+    assert [role.name for role in plan.model.roles or ()] == ["actor"]
+
+
+@for_each(("words", "expected"), [
+    ((), ["actor"]),
+    (("algorithm.adv_estimator=gae",), ["actor", "critic"]),
+    (("actor_rollout_ref.actor.use_kl_loss=True",), ["actor", "reference"]),
+    (("actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.model.lora_rank=8"), ["actor"]),
+])  # fmt: skip
+def test_roles_follow_the_algorithm(words, expected, tmp_path):
+    write_command(tmp_path, *words)
+    (run,) = list_runs(tmp_path)
+    assert [role.name for role in run.plan.model.roles or ()] == expected
+
+
+YAML = """\
+defaults:
+  - ppo_trainer
+  - _self_
+data:
+  train_batch_size: 100
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2.5-7B-Instruct}
+  actor: {ppo_mini_batch_size: 50, ppo_micro_batch_size_per_gpu: 2}
+  rollout: {name: vllm, n: 3, log_prob_micro_batch_size_per_gpu: 4}
+algorithm: {adv_estimator: grpo}
+trainer: {nnodes: 1, n_gpus_per_node: 8, save_freq: 20}
+"""
+
+
+@for_each(("command", "expected"), [
+    ('--config-path="$PWD/conf" --config-name=run', ["conf/run.yaml"]),
+    ('--config-path "$PWD/conf" --config-name run.yaml actor_rollout_ref.rollout.n=3', ["conf/run.yaml"]),
+    ('--config-path="$PWD/conf" --config-name=run data.train_batch_size=104', []),
+    ('--config-path="$PWD/conf" --config-name=other', []),
+])  # fmt: skip
+def test_a_yaml_file_is_the_run_of_the_command_that_composes_it(command, expected, tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "run.yaml").write_text(f"# cfglint: verl=0.7.1\n{YAML}")
+    (tmp_path / "run.sh").write_text(f"python3 -m verl.trainer.main_ppo {command}\n")
+    findings = lint(tmp_path, build_options(select=["BAT002"])).findings
+    assert [finding.path for finding in findings] == expected
+
+
+@for_each("program", ["verl.trainer.main_generation_server", "verl.trainer.main_eval", "app.serve_main"])
+def test_other_programs_are_no_runs(program, tmp_path):
+    write_command(tmp_path, "trainer.stranger=1", program=program)
+    assert not list_runs(tmp_path)
+
+
+def test_keys_of_a_recipe_are_its_own(tmp_path):
+    write_command(tmp_path, "data.oversample_factor=4", "data.train_batch_size=100", program="recipe.prime.main_prime")
+    assert list_messages(tmp_path, "KEY", "BAT002") == []
+    (run,) = list_runs(tmp_path)
+    assert run.estimate.has_step
+
+
+@pytest.mark.parametrize("words", [("model_engine=megatron",), ("actor_rollout_ref.actor.strategy=megatron",)])
+def test_other_engines_are_named_and_not_estimated(words, tmp_path):
+    write_command(tmp_path, *words)
+    (message,) = list_messages(tmp_path, "CHK001")
+    assert "Megatron" in message
