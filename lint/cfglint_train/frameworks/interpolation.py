@@ -189,6 +189,14 @@ def resolve_default_setting(config: Config, route: Route, defaults: Defaults) ->
     return StatedValue(value, build_default_origin(config, route))
 
 
+def resolve_default_text(config: Config, route: Route, text: str, defaults: Defaults) -> Any:
+    """Return a default of a setting, whatever is stated for it, with interpolations resolved, or UNRESOLVED."""
+    try:
+        return _InterpolatedText(config, route, defaults, 0).resolve(text)
+    except (_UnresolvedError, RecursionError):
+        return UNRESOLVED
+
+
 _KEY: Final = compile_on_use(r"[^.\[\]{}:$\s'\"=,]+")
 
 

@@ -12,12 +12,14 @@ from cfglint_train.documents.shell.script import Argument
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.flag_parser import RefusedWord
+from cfglint_train.frameworks.interpolation import resolve_default_text
 from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.lens_types import NOT_STATED, StatedValue
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.settings import (
+    Defaults,
     find_entry,
     get_invocation,
     get_vocabulary,
@@ -105,6 +107,7 @@ class VerlKeys(Keys):
         if invocation is None or not has_known_tree(config):
             return
         changed: set[Route] = set()
+        values: dict[Route, bool] = {}
         for word in list_command_words(config):
             if word.head.is_group or word.route[0] in ("hydra", *GROUPS):
                 continue
@@ -119,9 +122,9 @@ class VerlKeys(Keys):
                     partial(_needs_plus, config, route),
                     Rename((invocation.number, word.name), f"+{name}"),
                 )
-            elif word.head.sign in ("+", "~") and route not in changed:
+            elif word.head.sign in ("+", "~"):
                 is_added = word.head.sign == "+"
-                if is_added and not (isinstance(word.entry.value, Argument) and _is_scalar(word.entry.value.value)):
+                if is_added and not _is_scalar(word):
                     continue  # a list or a mapping is merged
                 yield RefusedWord(
                     place,
@@ -129,30 +132,44 @@ class VerlKeys(Keys):
                     if is_added
                     else f"`~{name}` deletes a setting that does not exist",
                     f"write it without `+`, or as `++{name}`" if is_added else "remove the word",
-                    partial(_has_value, config, route, is_added),
+                    partial(_has_value, config, route, is_added, values.get(route)),
                     Rename((invocation.number, word.name), name) if is_added else None,
                 )
             if word.head.sign:
                 changed.add(route)
+            values[route] = word.head.sign != "~" and not _is_null(word)
 
 
-def _has_value(config: Config, route: Route, presence: bool, release: str) -> bool:
-    """Return whether a release's tree has, or lacks, a value for a key: null counts as none.
+def _has_value(config: Config, route: Route, presence: bool, before: bool | None, release: str) -> bool:
+    """Return whether a key has, or lacks, a value before a word; null counts as none.
 
-    Source: hydra-core 1.3.2 `_internal/config_loader_impl.py` (_apply_overrides_to_config). Return False for a value
-    that depends on other settings.
+    `before` is the answer if an earlier word set or deleted the key; otherwise the release's tree decides. Return False
+    if the default depends on anything outside the files.
+    Source: hydra-core 1.3.2 `_internal/config_loader_impl.py` (_apply_overrides_to_config).
     """
+    if before is not None:
+        return before is presence
     if not is_in_tree(config, route, release):
         return not presence
     fact = get_vocabulary(config).find_fact(route, release, Context(entry=find_entry(config)))
     schema = {} if fact is None else fact.get_schema(release)
+    default = schema.get("default")
     if "x-interpolation" in schema:
-        return False
-    return ("$ref" in schema or schema.get("default") is not None) is presence
+        text = schema["x-interpolation"]
+        default = resolve_default_text(config, route, text, config.compute_once(Defaults))
+        if default is UNRESOLVED or isinstance(default, Unknown):
+            return False
+    return ("$ref" in schema or default is not None) is presence
 
 
-def _is_scalar(value: Any) -> bool:
-    return not isinstance(value, (dict, list, Unknown))
+def _is_scalar(word: HydraWord) -> bool:
+    value = word.entry.value
+    return isinstance(value, Argument) and not isinstance(value.value, (dict, list, Unknown))
+
+
+def _is_null(word: HydraWord) -> bool:
+    value = word.entry.value
+    return isinstance(value, Argument) and value.value is None
 
 
 def _needs_plus(config: Config, route: Route, release: str) -> bool:

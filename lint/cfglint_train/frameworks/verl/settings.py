@@ -134,13 +134,15 @@ def is_in_tree(config: Config, route: Route, release: str) -> bool:
     return status.kind == PRESENT or status.effect in ("nothing", "mapped")
 
 
-class _Defaults(Mapping[Route, Any]):
+class Defaults(Mapping[Route, Any]):
     """The defaults of the composed tree, as Hydra reads them: interpolations are text."""
 
     def __init__(self, config: Config) -> None:
+        """Keep the configuration, whose release and trainer decide."""
         self.config = config
 
     def __getitem__(self, route: Route) -> Any:
+        """Return the default of a key; raise KeyError if the tree has none."""
         fact = find_fact(self.config, route)
         if fact is None or fact.is_open or fact.resolve_status().kind != PRESENT:
             raise KeyError(route)
@@ -148,6 +150,7 @@ class _Defaults(Mapping[Route, Any]):
         return schema["x-interpolation"] if "x-interpolation" in schema else schema["default"]
 
     def __contains__(self, route: object) -> bool:
+        """Return whether the tree has a default for a key."""
         try:
             self[route]  # type: ignore[index]
         except KeyError:
@@ -155,9 +158,11 @@ class _Defaults(Mapping[Route, Any]):
         return True
 
     def __iter__(self) -> Iterator[Route]:
+        """Iterate over nothing: the defaults are looked up."""
         return iter(())
 
     def __len__(self) -> int:
+        """Return 0: the defaults are looked up."""
         return 0
 
 
@@ -166,7 +171,7 @@ def look_up(config: Config, route: Route) -> LookupResult:
 
     UNRESOLVED if it depends on anything outside the files, NOT_STATED if there is neither a value nor a default.
     """
-    defaults = config.compute_once(_Defaults)
+    defaults = config.compute_once(Defaults)
     result = resolve_setting(config, route, defaults)
     if isinstance(result, StatedValue) and isinstance(result.value, Unknown) and not result.value.path:
         return UNRESOLVED
