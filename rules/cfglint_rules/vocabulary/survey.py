@@ -224,9 +224,20 @@ class _KeyWalk:
                     self.vocabulary.find_fact(key_route, self.release, self.context) or fact
                 )  # looked up again, so that the new names use list indices instead of `*`
                 status = fact.resolve_status()
+            if status.kind == "removed" and self._has_successors(entry.value, (*general, name)):
+                self._visit_value(entry.value, key_route, (*general, name))
+                continue  # its keys moved to another section, each to its own name
             self.occurrences.append(KeyOccurrence(self.config, key_route, entry, fact, status, general))
             if status.kind == "present" and not isinstance(entry.value, Scalar):
                 self._visit_value(entry.value, key_route, (*general, name))
+
+    def _has_successors(self, value: Node, general: Route) -> bool:
+        """Return whether all keys of a section are known under new names."""
+        node = follow(value)
+        if not isinstance(node, MappingNode) or not node.index:
+            return False
+        facts = self.vocabulary.find_facts(general, node.index, self.release, self.context)
+        return all(fact is not None and fact.resolve_status().new_names for fact in facts)
 
     def _visit_value(self, value: Node, route: Route, general: Route) -> None:
         node = follow(value)
