@@ -220,3 +220,14 @@ def test_other_engines_are_named_and_not_estimated(words, tmp_path):
     write_command(tmp_path, *words)
     (message,) = list_messages(tmp_path, "CHK001")
     assert "Megatron" in message
+
+
+def test_each_command_that_composes_a_file_is_a_run(tmp_path):
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "run.yaml").write_text(f"# cfglint: verl=0.7.1\n{YAML}")
+    command = 'python3 -m verl.trainer.main_ppo --config-path="$PWD/conf" --config-name=run data.train_batch_size'
+    for batch in (104, 125):
+        (tmp_path / f"run{batch}.sh").write_text(f"{command}={batch}\n")
+    findings = lint(tmp_path, build_options(select=["BAT002"])).findings
+    assert [finding.path for finding in findings] == ["run125.sh"]
+    assert sorted(run.plan.rollout.batch for run in list_runs(tmp_path)) == [104, 125]

@@ -144,6 +144,8 @@ class LaunchInterface(Frozen):
     """Function that maps the launcher's options, named with underscores, to settings by route, each with its option."""
     companion_setting: str = ""
     """Setting, named after a companion's framework, by which only some launches of a program may add the companion."""
+    separates_launches: bool = False
+    """True if each launch of a file is a run of its own, because launches state much of what the run is."""
     uses_all_launched_gpus: Callable[[Config], bool] = lambda _: True
     """Predicate: a job runs on all GPUs of its launch, not just on the number that its own options state."""
 

@@ -231,12 +231,11 @@ class LintRun:
         return self._try(path, self.workspace.read_configs, path) or []
 
     def _assemble_run(self, config: Config) -> list[Run]:
-        """Return the run of a config in a list, which is empty if assembling fails."""
-        run = self._try(config.document.path, self.workspace.resolve_run, config)
-        if run is None:
-            return []
-        run.inputs = run.inputs._replace(find_refusals=partial(_find_refusals, self.workspace))
-        return [run]
+        """Return the runs of a config; none if assembling fails."""
+        runs = self._try(config.document.path, self.workspace.resolve_runs, config) or []
+        for run in runs:
+            run.inputs = run.inputs._replace(find_refusals=partial(_find_refusals, self.workspace))
+        return runs
 
     def _assemble_switched(self, config: Config, run: Run) -> list[tuple[Run, str]]:
         """Return the runs in which only some launches of a config use a further companion, with the assumptions."""

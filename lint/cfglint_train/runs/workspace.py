@@ -392,6 +392,19 @@ class Workspace:
                 runs = [(self.resolve_run(main.replace(overrides=overrides)), assumption)]
         return [(item, assumption) for item, assumption in runs if setting in item.inputs.companions]
 
+    def resolve_runs(self, main: Config) -> list[Run]:
+        """Return the runs of a main config: one, or one per launch if launches state much of what the run is."""
+        separates = frameworks.load(main.framework).launch_interface.separates_launches
+        launches = self.scripts.find_launches(main) if separates and main.document.syntax != "shell" else []
+        groups: dict[str, list[Launch]] = {}
+        for launch in launches:
+            groups.setdefault(repr([(route, item.value) for route, item in launch.overrides.items()]), []).append(
+                launch
+            )
+        if not 1 < len(groups) <= MAX_LAUNCHED_FILES:
+            return [self.resolve_run(main)]
+        return [self.resolve_run(main, _merge_if_any(group)) for group in groups.values()]
+
     def resolve_run(self, main: Config, launch: MergedLaunch | None = None) -> Run:
         """Return the run of a main config. Raise `FactError` if a stated fact is invalid.
 

@@ -28,6 +28,7 @@ FRAMEWORK: Final = Framework(
     infer=infer,
     keys_type=VerlKeys,
     launch_interface=LaunchInterface(
+        separates_launches=True,
         uses_all_launched_gpus=is_sft,
         parse_trailing=lambda _, words: parse_trailing(words),
     ),
