@@ -231,3 +231,22 @@ def test_each_command_that_composes_a_file_is_a_run(tmp_path):
     findings = lint(tmp_path, build_options(select=["BAT002"])).findings
     assert [finding.path for finding in findings] == ["run125.sh"]
     assert sorted(run.plan.rollout.batch for run in list_runs(tmp_path)) == [104, 125]
+
+
+def test_a_program_that_the_release_lacks_is_one_finding(tmp_path):
+    (tmp_path / "sft.sh").write_text(
+        "# cfglint: verl=0.9.1\ntorchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer "
+        "data.max_length=2048 model.partial_pretrain=Qwen/Qwen2.5-0.5B trainer.total_epochs=1\n"
+    )
+    (message,) = list_messages(tmp_path, "KEY")
+    assert "0.7.0" in message
+
+
+def test_words_of_another_engine_are_not_judged(tmp_path):
+    (tmp_path / "sft.sh").write_text(
+        "torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer engine=megatron optim=megatron "
+        "model.path=Qwen/Qwen2.5-0.5B engine.tensor_model_parallel_size=2 optim.min_lr=1e-6\n"
+    )
+    assert list_messages(tmp_path, "KEY") == []
+    (message,) = list_messages(tmp_path, "CHK001")
+    assert "Megatron" in message

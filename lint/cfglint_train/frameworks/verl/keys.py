@@ -14,21 +14,24 @@ from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.flag_parser import RefusedWord
 from cfglint_train.frameworks.interpolation import resolve_default_text
 from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
-from cfglint_train.frameworks.keys import Keys
+from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
     find_entry,
+    find_program,
     get_invocation,
+    get_release,
     get_vocabulary,
+    has_entry,
     has_known_tree,
     is_complete,
     is_in_tree,
     look_up,
 )
-from cfglint_train.frameworks.verl.words import GROUPS, HydraWord, list_words
+from cfglint_train.frameworks.verl.words import HydraWord, is_setting, list_words
 from cfglint_train.plan.origin import Place
 
 
@@ -66,7 +69,24 @@ class VerlKeys(Keys):
 
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose: a recipe's or a fork's."""
-        return not has_known_tree(config) or route[0] in ("defaults", "hydra")
+        return not has_known_tree(config) or not has_entry(config) or route[0] in ("defaults", "hydra")
+
+    def has_trainer(self, config: Config, is_inherited: bool) -> bool:
+        """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""
+        return has_known_tree(config)
+
+    def report_outdated(self, config: Config) -> OutdatedConfig | None:
+        """Report a command whose program the release lacks."""
+        if has_entry(config) or not has_known_tree(config):
+            return None
+        last = get_release(config)
+        is_stated = config.releases.is_stated("verl")
+        return OutdatedConfig(
+            f"verl {config.release} has no {find_program(config)}: the last release that has it is {last}",
+            config.find_top(),
+            "error" if is_stated else "info",
+            "start `verl.trainer.sft_trainer`, whose settings differ" + ("" if is_stated else f", or set verl={last}"),
+        )
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
         """Return that Hydra refuses a word without `+`; the vocabulary knows what becomes of the others."""
@@ -109,7 +129,7 @@ class VerlKeys(Keys):
         changed: set[Route] = set()
         values: dict[Route, bool] = {}
         for word in list_command_words(config):
-            if word.head.is_group or word.route[0] in ("hydra", *GROUPS):
+            if not is_setting(word.head):
                 continue
             place, name, route = Place(config.document, word.entry.key.span), word.head.key, word.route
             if word.fault:

@@ -21,6 +21,7 @@ from cfglint_train.frameworks.verl.settings import (
     ACCESS,
     find_entry,
     find_origin,
+    find_other_engine,
     find_route,
     get_invocation,
     has_defaults,
@@ -142,9 +143,9 @@ def _read_strategy(config: Config) -> Iterator[Triple]:
         yield "parallel.strategy", None, Origin("inferred", note=note, framework="verl", is_unsupported=True)
         return
     strategy = read(config, PLAIN.string, *key.STRATEGY)
-    engine = find_entry(config).removeprefix("ppo_").removesuffix("_trainer")
-    if is_ppo(config) and engine != "trainer" and "_" not in engine and engine in key.OTHER_ENGINES:
-        strategy = engine
+    invocation, entry = get_invocation(config), find_entry(config).split("_")
+    other = "" if invocation is None else find_other_engine(invocation)
+    strategy = next((name for name in (other, *entry) if name in key.OTHER_ENGINES), strategy)
     if strategy in key.OTHER_ENGINES:
         title = key.OTHER_ENGINES[strategy]
         note = f"how {title} divides the model is not estimated: only FSDP is"
@@ -251,7 +252,7 @@ def _write_sleep(config: Config, changes: Changes) -> list[Change]:
 
 def is_fsdp2(config: Config) -> bool:
     """Return whether the actor is sharded by FSDP2."""
-    return read(config, PLAIN.string, *key.STRATEGY) == "fsdp2"
+    return bool(read(config, PLAIN.string, *key.STRATEGY) == "fsdp2")
 
 
 def get_samples(config: Config) -> int | None:
@@ -330,9 +331,10 @@ def _read_launch(config: Config) -> Iterator[Triple]:
     if invocation is None or not isinstance(config.document, ShellDocument):
         return
     launch = read_launch(config.document, invocation)
-    for field, fact in (("launch.launcher", launch.launcher), ("launch.working_copy", launch.working_copy)):
-        if fact is not None:
-            yield field, *fact
+    if launch.launcher is not None:
+        yield "launch.launcher", *launch.launcher
+    if launch.working_copy is not None:
+        yield "launch.working_copy", *launch.working_copy
     if launch.environment:
         origin = Origin("explicit", config.find_top(), framework="verl")
         yield "launch.environment", tuple(sorted(launch.environment.items())), origin

@@ -7,6 +7,7 @@ here has the same tokens and the same rules, without ANTLR, so that a script is 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cfglint_train.documents.document import MAX_DIGITS, Unknown
 from cfglint_train.foundation.expressions import compile_on_use
@@ -41,7 +42,8 @@ def parse_head(text: str) -> OverrideHead | None:
     if match is None or (not match["equal"] and (match["sign"] != "~" or match.end() != len(text))):
         return None
     is_group = "/" in match["key"] or "@" in match.group()
-    return OverrideHead(match["sign"], match["key"], is_group, match.end() if match["equal"] else 0)
+    signs: Mapping[str, Sign] = {"": "", "+": "+", "++": "++", "~": "~"}
+    return OverrideHead(signs[match["sign"]], match["key"], is_group, match.end() if match["equal"] else 0)
 
 
 _INT: Final = r"(?:0|[1-9](?:_?[0-9])*)"

@@ -64,6 +64,16 @@ def _find_entry(config: Config) -> str:
     return entry if entry in entries else PPO_ENTRY
 
 
+def find_other_engine(invocation: Invocation) -> str:
+    """Return the engine that a command selects instead of FSDP, or an empty string."""
+    for group in ("model_engine", "engine"):
+        word = find_group(invocation, group)
+        engine = "" if word is None else str(getattr(word.entry.value, "value", ""))
+        if engine not in ("", "dp", "fsdp"):
+            return engine
+    return ""
+
+
 def is_sft(config: Config) -> bool:
     """Return whether the run trains on given answers."""
     return find_entry(config).startswith("sft")
@@ -85,7 +95,7 @@ def has_known_tree(config: Config) -> bool:
 def _has_known_tree(config: Config) -> bool:
     invocation = get_invocation(config)
     if invocation is not None:
-        return is_ppo_program(invocation) or is_sft_program(invocation)
+        return is_ppo_program(invocation) or (is_sft_program(invocation) and not find_other_engine(invocation))
     path = os.path.abspath(config.document.path).replace(os.sep, "/")
     programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
     is_own = all((is_ppo_program(item) or is_sft_program(item)) and names_file(item, path) for item in programs)
@@ -115,14 +125,32 @@ def get_vocabulary(config: Config) -> Vocabulary:
     return config.evidence.vocabulary or load("verl")
 
 
+def has_entry(config: Config) -> bool:
+    """Return whether the release has the program, or a copy in the repository replaces it."""
+    return config.evidence.vocabulary is not None or load("verl").has_entry(find_entry(config), config.release)
+
+
+def get_release(config: Config) -> str:
+    """Return the release that the tree is composed of: the last that has the program, if the stated one has not."""
+    if has_entry(config):
+        return config.release
+    return str(load("verl").entries[find_entry(config)][-1].get("last", config.release))
+
+
+def find_program(config: Config) -> str:
+    """Return the program of a command, or an empty string for a file."""
+    invocation = get_invocation(config)
+    return "" if invocation is None else invocation.program
+
+
 def find_fact(config: Config, route: Route) -> KeyFact | None:
     """Return the fact about a key of the composed tree, or None if no release has it."""
-    return get_vocabulary(config).find_fact(route, config.release, Context(entry=find_entry(config)))
+    return get_vocabulary(config).find_fact(route, get_release(config), Context(entry=find_entry(config)))
 
 
 def has_key(config: Config, route: Route) -> bool:
     """Return whether the release's tree has a key."""
-    return not is_easyr1(config) and is_in_tree(config, route, config.release)
+    return not is_easyr1(config) and is_in_tree(config, route, get_release(config))
 
 
 def is_in_tree(config: Config, route: Route, release: str) -> bool:

@@ -37,7 +37,7 @@ _SPELLINGS: Final = {"-cd": "--config-dir", "-cn": "--config-name", "-cp": "--co
 class HydraWord(Frozen):
     """A word of a command that overrides a setting."""
 
-    index: int
+    position: int
     """Index in the words of the invocation."""
     word: Word
     head: OverrideHead
@@ -116,11 +116,9 @@ def parse_trailing(words: Iterable[str]) -> dict[Route, Any]:
             is_value = not is_value and word.startswith("-") and "=" not in word and word not in _SWITCHES
             continue
         head = parse_head(word)
-        if head is None or head.is_group or head.sign == "~":
+        if head is None or not is_setting(head) or head.sign == "~":
             continue
         route: Route = tuple(head.key.split("."))
-        if route[0] in ("hydra", *GROUPS):
-            continue
         try:
             value = parse_value(word[head.value_offset :])
         except ValueError:
@@ -177,12 +175,17 @@ def list_settings(invocation: Invocation) -> Iterator[HydraWord]:
     for word in list_words(invocation):
         if word.head.sign == "~":
             deleted.add(word.route)
-        elif not word.head.is_group and word.route[0] not in ("hydra", *GROUPS):
+        elif is_setting(word.head):
             yield word
 
 
-GROUPS: Final = ("model_engine",)
-"""Config groups of the root (verl 0.7.1 `trainer/config/ppo_trainer.yaml`): the word selects their file."""
+GROUPS: Final = ("engine", "model", "model_engine", "optim", "profiler")
+"""Config groups at the root of a tree (verl 0.9.1 `trainer/config/`): a word without a dot selects their file."""
+
+
+def is_setting(head: OverrideHead) -> bool:
+    """Return whether an override is of a key of the tree: not of Hydra itself, nor of a config group."""
+    return not head.is_group and head.key not in GROUPS and head.key.partition(".")[0] != "hydra"
 
 
 def find_group(invocation: Invocation, name: str) -> HydraWord | None:
@@ -222,8 +225,8 @@ def find_undetermined(invocation: Invocation) -> str:
 
 def register(invocation: Invocation, word: HydraWord) -> None:
     """Add a word to the options of its invocation, so that it is edited as an option joined with its value."""
-    if all(flag.word != word.index for flag in invocation.flags) and word.head.value_offset:
-        invocation.flags.append(CommandFlag(word.name, word.index, (), word.head.value_offset))
+    if all(flag.word != word.position for flag in invocation.flags) and word.head.value_offset:
+        invocation.flags.append(CommandFlag(word.name, word.position, (), word.head.value_offset))
         invocation.entries.append(word.entry)
 
 
