@@ -17,7 +17,7 @@ from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import build_options, fix, lint, list_runs, read_contents
 
-WORDS = REPOSITORY / "tests" / "oracles" / "answers" / "hydra_words.json.xz"
+WORDS = REPOSITORY / "tests" / "oracles" / "hydra_words.json.xz"
 """Random words with the type and the value that hydra-core 1.3.2 gives them, or null if it refuses them.
 
 `python tests/oracles/hydra_words.py` writes them.
@@ -103,6 +103,9 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("critic.model.fsdp_config.param_offload=True",), "0.8.0", "KEY002", "it is refused"),
     (("critic.model.fsdp_config.param_offload=True",), "0.7.1", "KEY", None),
     (("hydra.run.dir=out", "model_engine=dp"), "0.9.1", "KEY", None),
+    (("hydra.searchpath=[pkg://mine]", "trainer.stranger=1"), "0.9.1", "KEY", None),
+    (("model_engine=mine", "trainer.stranger=1"), "0.9.1", "KEY", None),
+    (("actor@actor_rollout_ref.actor=mine", "actor_rollout_ref.actor.stranger=1"), "0.9.1", "KEY", None),
 ])  # fmt: skip
 def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected, tmp_path):
     quoted = [word if word.startswith("'") else f"'{word}'" for word in words]
@@ -250,3 +253,20 @@ def test_words_of_another_engine_are_not_judged(tmp_path):
     assert list_messages(tmp_path, "KEY") == []
     (message,) = list_messages(tmp_path, "CHK001")
     assert "Megatron" in message
+
+
+def test_ulysses_may_stand_in_the_engine(tmp_path):
+    words = ("actor_rollout_ref.actor.use_dynamic_bsz=True", "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=768")
+    write_command(tmp_path, *words, "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size=2")
+    (run,) = list_runs(tmp_path)
+    assert (run.plan.parallel.context, run.plan.batch.tokens_per_gpu) == (2, 1536)
+    assert list_messages(tmp_path, "KEY006") == []
+
+
+def test_a_word_that_a_condition_adds_is_no_duplicate(tmp_path):
+    base = " ".join(BASE)
+    (tmp_path / "run.sh").write_text(
+        f'WORDS=({base} trainer.test_freq=5)\nif [ -n "$FAST" ]; then WORDS+=(trainer.test_freq=50); fi\n'
+        'python3 -m verl.trainer.main_ppo "${WORDS[@]}"\n'
+    )
+    assert list_messages(tmp_path, "SYN003") == []

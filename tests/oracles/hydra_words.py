@@ -1,6 +1,6 @@
 """Write random words with the type and the value that Hydra's parser gives them, or null if it refuses them.
 
-    python tests/oracles/hydra_words.py     # writes tests/oracles/answers/hydra_words.json.xz
+    python tests/oracles/hydra_words.py     # writes tests/oracles/hydra_words.json.xz
 
 Floats and mappings are marked, because JSON does not keep them apart; a sweep or a function is "unknown".
 """
@@ -50,7 +50,7 @@ def main() -> None:
             answers[word] = [override.type.name, to_plain(override._value)]
         except HydraException:
             answers[word] = None
-    path = Path(__file__).parent / "answers" / "hydra_words.json.xz"
+    path = Path(__file__).with_suffix(".json.xz")
     path.write_bytes(lzma.compress(json.dumps(sorted(answers.items())).encode(), preset=6))
 
 

@@ -224,9 +224,18 @@ class ShellScript(Document):
                 and invocation.parent is not None
                 and self.invocations[invocation.parent].program
                 in ("python", "torchrun", "deepspeed", "accelerate launch")
-                and not _has_separate_conditions(invocation.find_condition(first), invocation.find_condition(entry))
+                and not self._is_separate(invocation, first, entry)
             ):
                 yield route, entry, first
+
+    def _is_separate(self, invocation: Invocation, first: Entry, second: Entry) -> bool:
+        """Return whether two options have different conditions, which need not both hold.
+
+        Words that are read as keys override earlier ones, so a condition on one of them is enough.
+        """
+        conditions = invocation.find_condition(first), invocation.find_condition(second)
+        is_overriding = invocation.number in self.translators
+        return conditions[0] != conditions[1] and (is_overriding or all(conditions))
 
     def list_launchers(self, invocation: Invocation) -> Iterator[Invocation]:
         """Yield the chain of launchers that start an invocation, innermost first."""
@@ -422,11 +431,6 @@ class ShellScript(Document):
                     return kind, Span(node.start_byte, node.end_byte)
             node = node.parent
         return "command", Span(0, len(self.source))
-
-
-def _has_separate_conditions(first: str, second: str) -> bool:
-    """Return whether two options have different conditions, which need not both hold."""
-    return bool(first and second) and first != second
 
 
 _CONTAINERS: Final = {

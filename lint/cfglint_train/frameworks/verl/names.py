@@ -67,6 +67,7 @@ NO_SYNC: Final = (
 )
 ULYSSES: Final = (
     f"{_ACTOR}.ulysses_sequence_parallel_size",
+    f"{_FSDP}.ulysses_sequence_parallel_size",
     "engine.ulysses_sequence_parallel_size",
     "ulysses_sequence_parallel_size",
     "worker.actor.ulysses_size",

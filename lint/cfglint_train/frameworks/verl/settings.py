@@ -26,7 +26,7 @@ from cfglint_train.frameworks.lens import (
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
 from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
-from cfglint_train.frameworks.verl.words import find_group, find_option
+from cfglint_train.frameworks.verl.words import find_group, find_option, list_words
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
@@ -95,11 +95,21 @@ def has_known_tree(config: Config) -> bool:
 def _has_known_tree(config: Config) -> bool:
     invocation = get_invocation(config)
     if invocation is not None:
-        return is_ppo_program(invocation) or (is_sft_program(invocation) and not find_other_engine(invocation))
+        return _composes_own_tree(invocation)
     path = os.path.abspath(config.document.path).replace(os.sep, "/")
     programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
-    is_own = all((is_ppo_program(item) or is_sft_program(item)) and names_file(item, path) for item in programs)
+    is_own = all(_composes_own_tree(item) and names_file(item, path) for item in programs)
     return bool(programs) and is_own and bool(list_bases(config.document))
+
+
+def _composes_own_tree(invocation: Invocation) -> bool:
+    """Return whether a command composes a tree of verl's package: no other folder, and no file of a group by choice."""
+    engine, is_sft = find_other_engine(invocation), is_sft_program(invocation)
+    if not is_sft and not is_ppo_program(invocation):
+        return False
+    words = list_words(invocation)
+    has_own_files = any(word.head.is_group or word.head.key == "hydra.searchpath" for word in words)
+    return not has_own_files and (not engine or (not is_sft and f"ppo_{engine}_trainer" in load("verl").entries))
 
 
 def has_defaults(config: Config) -> bool:

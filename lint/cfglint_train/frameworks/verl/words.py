@@ -67,6 +67,7 @@ class HydraWords:
         """
         root = Mapping(invocation.span, [], False)
         for word in list_settings(invocation):
+            register(invocation, word)
             _insert(root, word)
         return root
 
