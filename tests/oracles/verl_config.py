@@ -6,10 +6,11 @@
 
 `values` are the resolved leaves that differ from those without words and files (with neither: all of them), and `gone`
 are the leaves that are deleted.
-FOLDER holds the release's `verl` package; without it, the installed one is asked. `files` are YAML files beside the configuration `name`; without any, it is one
-of verl's. Hydra composes, and verl's own checks of the configuration run: `validate_config`, since 0.6.0 with the
-dataclasses of actor and critic, and the construction of the rollout's and the model's dataclass, which is the first
-step of a worker. Other packages (torch, ray, transformers) are empty objects, and no model is opened.
+FOLDER holds the release's `verl` package; without it, the installed one is asked. `files` are YAML files beside the
+configuration `name`; without any, it is one of verl's. Hydra composes, and verl's own checks of the configuration run:
+`validate_config`, since 0.6.0 with the dataclasses of actor and critic, and the construction of the rollout's and the
+model's dataclass, which is the first step of a worker. Other packages (torch, ray, transformers) are empty objects, and
+no model is opened.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ REFUSALS = (
     ValueError,
 )
 REAL = {"verl", "hydra", "omegaconf", "yaml", "antlr4"}
+ABSENT = ("vllm.config.lora",)  # without it, verl has the ranks that vLLM accepts itself
+UNNEEDED = "verl.single_controller"
 
 
 class _Meta(type):
@@ -60,6 +63,9 @@ class _Meta(type):
         return cls
 
     __ror__ = __or__
+
+    def __neg__(cls) -> Any:
+        return cls
 
     def __iter__(cls) -> Iterator[Any]:
         return iter(())
@@ -103,8 +109,10 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finder that gives an empty module for every package outside verl and the standard library."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name in ABSENT:
+            raise ModuleNotFoundError(name)
         top = name.partition(".")[0]
-        if top in REAL or top in sys.stdlib_module_names:
+        if (top in REAL and not name.startswith(UNNEEDED)) or top in sys.stdlib_module_names:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -116,13 +124,14 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def load_release(folder: Path) -> None:
-    """Make the release importable, without running the `__init__.py` of `verl` itself."""
+    """Make the release importable, without running the `__init__.py` of packages that look for others' metadata."""
     sys.meta_path.insert(0, _StandIns())
-    package = types.ModuleType("verl")
-    package.__path__ = [str(folder / "verl")]
-    package.DataProto = _Anything  # type: ignore[attr-defined]
-    package.__version__ = "0"  # type: ignore[attr-defined]
-    sys.modules["verl"] = package
+    for name in ("verl", "verl.workers.rollout.vllm_rollout"):
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder / name.replace(".", "/"))]
+        sys.modules[name] = package
+    sys.modules["verl"].DataProto = _Anything  # type: ignore[attr-defined]
+    sys.modules["verl"].__version__ = "0"  # type: ignore[attr-defined]
 
 
 def compose(folder: Path, question: dict[str, Any]) -> Any:
