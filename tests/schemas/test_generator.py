@@ -14,7 +14,7 @@ from tools.schemas.fetch import FetchError, open_tree
 from tools.schemas.fold import fold
 from tools.schemas.readers import accelerate, deepspeed, transformers_api, trl_api
 
-from cfglint_schemas.readers import axolotl, llamafactory, olmo, olmo_core, openrlhf
+from cfglint_schemas.readers import axolotl, llamafactory, olmo, olmo_core, openrlhf, verl
 from cfglint_schemas.readers.source import Source, UndecidedError, evaluate, unquote_annotation
 from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_schemas.readers.tree import SourceTree
@@ -790,3 +790,89 @@ def test_transformers_exports_the_names_for_training() -> None:
     table = transformers_api.read("transformers", build_source("transformers", files))
     assert sorted(table.definitions["transformers"].keys) == ["AdamW", "Trainer"]
     assert sorted(table.definitions["Trainer"].keys) == ["args", "model"]
+
+
+VERL = {
+    "verl/trainer/config/ppo_trainer.yaml": """
+        defaults:
+          - model_engine: dp
+          - actor@actor_rollout_ref.actor: ${model_engine}_actor
+          - _self_
+        data: {size: 1024, kwargs: {}}
+        trainer:
+          nnodes: 1
+          total_steps: ???
+          per_gpu: ${oc.select:data.size,1}
+    """,
+    "verl/trainer/config/ppo_megatron_trainer.yaml": """
+        defaults: [ppo_trainer, override model_engine: megatron, _self_]
+    """,
+    "verl/trainer/config/model_engine/dp.yaml": "# @package _global_\nmodel_engine: dp\n",
+    "verl/trainer/config/model_engine/megatron.yaml": "# @package _global_\nmodel_engine: megatron\n",
+    "verl/trainer/config/actor/dp_actor.yaml": """
+        defaults: [../optim@optim: [base, fsdp], actor, _self_]
+        _target_: verl.workers.config.Actor
+        clip: 2e-1
+    """,
+    "verl/trainer/config/actor/megatron_actor.yaml": "defaults: [actor, _self_]\nmegatron: {tensor: 1}\n",
+    "verl/trainer/config/actor/actor.yaml": "clip: 0.1\nmicro: null\n",
+    "verl/trainer/config/optim/base.yaml": "lr: 1\ndecay: 0\n",
+    "verl/trainer/config/optim/fsdp.yaml": "lr: 1e-6\n",
+    "verl/workers/config.py": """
+        from dataclasses import dataclass, field
+        from typing import Optional
+        @dataclass
+        class Actor:
+            _target_: str = ""
+            clip: float = 0.2
+            micro: Optional[int] = None
+            optim: dict = field(default_factory=dict)
+            hidden: bool = False
+    """,
+    "verl/workers/worker.py": """
+        def build(self, config):
+            actor = omega_conf_to_dataclass(self.config.actor)
+            if config.trainer.get("validate", True) or "more" in config.data:
+                return actor
+    """,
+}
+
+
+def test_verl_trees_are_composed_and_dataclasses_add_their_fields() -> None:
+    files = {path: textwrap.dedent(text).lstrip("\n") for path, text in VERL.items()}
+    table = verl.read("verl", Source(SourceTree("verl", "1.0", files)))
+    assert table.entries == {"ppo_trainer": ("ppo_trainer",), "ppo_megatron_trainer": ("ppo_megatron_trainer",)}
+    root = table.definitions["ppo_trainer"]
+    assert root.keys["model_engine"].schema == {"enum": ["dp", "megatron"], "default": "dp"}
+    actor = table.definitions["actor_rollout_ref.actor"]
+    assert actor.unknown == "error"
+    assert actor.keys["clip"].schema == {"type": "number", "default": 0.2, "x-unchecked": True}
+    assert actor.keys["micro"].schema == {"type": ["integer", "null"], "default": None, "x-unchecked": True}
+    assert actor.keys["hidden"].schema == {"type": "boolean", "default": False, "x-unchecked": True, "x-absent": True}
+    assert table.definitions["actor_rollout_ref.actor.optim"].keys["lr"].schema["default"] == 1e-6
+    assert set(table.definitions["actor_rollout_ref.actor.optim"].keys) == {"lr", "decay"}
+    trainer = table.definitions["trainer"]
+    assert trainer.unknown == "dropped"
+    assert trainer.keys["total_steps"].schema == {"x-required": True, "x-unchecked": True}
+    assert trainer.keys["per_gpu"].schema["x-interpolation"] == "${oc.select:data.size,1}"
+    assert trainer.keys["validate"].schema == {"x-absent": True, "x-unchecked": True}
+    assert "x-absent" in table.definitions["data"].keys["more"].schema
+    megatron = table.definitions["ppo_megatron_trainer:actor_rollout_ref.actor"]
+    assert megatron.unknown == "dropped"
+    assert set(megatron.keys) == {"clip", "micro", "megatron"}
+    assert table.definitions["ppo_megatron_trainer"].keys["trainer"].schema == {"$ref": "#/$defs/trainer"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"verl/trainer/config/ppo_trainer.yaml": "defaults: [missing, _self_]\n"},
+        {"verl/trainer/config/ppo_trainer.yaml": "defaults: [ppo_trainer, _self_]\n"},
+        {"verl/trainer/config/ppo_trainer.yaml": "[1]\n"},
+        {"verl/trainer/config/ppo_trainer.yaml": "a: [\n"},
+    ],
+)
+def test_verl_trees_that_cannot_be_composed_are_undecided(files: dict[str, str]) -> None:
+    with pytest.raises(UndecidedError):
+        verl.read("verl", Source(SourceTree("verl", "1.0", files)))

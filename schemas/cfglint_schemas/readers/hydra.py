@@ -106,13 +106,17 @@ class ConfigFolder:
         if group.startswith("override "):
             return
         folder = group[1:] if group.startswith("/") else normpath(join(dirname(name), group))
+        inner = (*package, *(place.split(".") if place else [part for part in folder.split("/") if part]))
+        if isinstance(option, list):
+            for name in option:
+                self._add(composed, join(folder, str(name)), inner, choices, depth + 1)
+            return
         spelling = f"{folder}@{'.'.join((*package, place))}" if place else folder
         chosen = choices.setdefault(spelling, choices.get(folder, "" if option is None else str(option)))
         chosen = _CHOICE.sub(lambda match: choices.get(match[1], match[0]), chosen)
         if not chosen or chosen == "null" or (is_optional and not self.has(join(folder, chosen))):
             return
-        inner = place.split(".") if place else [part for part in folder.split("/") if part]
-        self._add(composed, join(folder, chosen), (*package, *inner), choices, depth + 1)
+        self._add(composed, join(folder, chosen), inner, choices, depth + 1)
 
     def _find_path(self, name: str) -> str | None:
         name = name if name.endswith(".yaml") else f"{name}.yaml"

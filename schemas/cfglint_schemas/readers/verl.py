@@ -38,8 +38,10 @@ _SECTIONS: Final = {
 """Modules whose variable `config` is one mapping of the tree."""
 _BUILT: Final = re.compile(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
 """Calls that build a group of the configuration as a dataclass (verl/utils/config.py)."""
-_PASSED_ON: Final = re.compile(r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars")
-"""Mappings whose names another library reads, so every name is accepted."""
+_PASSED_ON: Final = re.compile(
+    r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars|teacher_models"
+)
+"""Mappings whose names users choose or another library reads, so every name is accepted."""
 _KINDS: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
 
 
