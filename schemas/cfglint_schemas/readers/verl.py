@@ -117,6 +117,8 @@ class _TreeReader:
     ) -> TableKey:
         if isinstance(value, dict) and value:
             return TableKey({"$ref": f"#/$defs/{self._name_mapping(entry, route, value, is_built)}"})
+        if route[-1] == _TARGET:
+            return TableKey({"type": "string", "x-computed": True, "x-unchecked": True})
         return TableKey(_describe_value(value, field))
 
     def _name_mapping(self, entry: _Entry, route: tuple[str, ...], value: Tree, is_built: bool) -> str:
