@@ -45,7 +45,7 @@ def list_messages(folder: Path, *codes: str) -> list[str]:
 
 
 def to_plain(value: object) -> object:
-    """Return a value as the recorded answers have it: JSON cannot tell 1 from 1.0."""
+    """Return a value as the recorded answers have it: JSON does not distinguish 1 from 1.0."""
     if isinstance(value, Unknown):
         return {"unknown": 1}
     if isinstance(value, dict):

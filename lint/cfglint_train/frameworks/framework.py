@@ -161,7 +161,7 @@ class EvenBatch(Frozen):
     divisor: str
     """The unit in messages."""
     outcome: str
-    """What happens otherwise."""
+    """The consequence of a remainder."""
     field: Field
     """Field that a change would set."""
     factor: int = 1

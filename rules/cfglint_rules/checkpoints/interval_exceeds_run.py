@@ -4,7 +4,7 @@
 Compares the checkpoint interval with the maximum number of steps of the run (rollouts for PPO). The rule applies to
 frameworks that write no checkpoint at the end.
 
-It also reports runs that save nothing at all because nobody set an interval (verl), and, as info, a test interval
+It also reports runs that save nothing at all because the interval is unset (verl), and, as info, a test interval
 above the number of steps.
 
 ## Why is this bad?

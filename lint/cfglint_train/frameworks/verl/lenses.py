@@ -211,16 +211,16 @@ def _build_product(field: Field, names: key.Names, factor: Callable[[Config], in
 
 def _read_coefficient(config: Config) -> Iterator[Triple]:
     """Yield the largest coefficient of the KL terms that are on, 0 if none is; each needs the reference's outputs."""
-    found: Triple = ("rollout.kl_coefficient", 0.0, find_origin(config, *key.KL_LOSS))
+    largest: Triple = ("rollout.kl_coefficient", 0.0, find_origin(config, *key.KL_LOSS))
     for switch, names in ((key.KL_LOSS, key.KL_LOSS_COEFFICIENT), (key.KL_REWARD, key.KL_REWARD_COEFFICIENT)):
         is_on, coefficient = read(config, PLAIN.boolean, *switch), read(config, PLAIN.number, *names)
         if is_on is None or (is_on and coefficient is None):
             return
-        if is_on and (coefficient > found[1] or found[1] == 0):
+        if is_on and (coefficient > largest[1] or largest[1] == 0):
             is_stated = any(config.has(*route) for route in parse_routes(*names))
-            found = (found[0], coefficient, find_origin(config, *(names if is_stated else switch)))
+            largest = (largest[0], coefficient, find_origin(config, *(names if is_stated else switch)))
     if is_ppo(config):
-        yield found
+        yield largest
 
 
 def _write_coefficient(config: Config, changes: Changes) -> list[Change]:

@@ -107,14 +107,14 @@ def _split_tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     at = 0
     while at < len(text):
-        length, found = 0, ""
+        length, longest = 0, ""
         for kind, pattern in _PATTERNS:
             match = pattern.match(text, at)
             if match is not None and match.end() - at > length:
-                length, found = match.end() - at, kind
-        if not found:
+                length, longest = match.end() - at, kind
+        if not longest:
             raise ValueError(f"{text!r}: {text[at]!r} needs quotes")
-        tokens.append((found, text[at : at + length]))
+        tokens.append((longest, text[at : at + length]))
         at += length
     return tokens
 

@@ -215,7 +215,7 @@ def build_joined_entry_word(word: Word, offset: int) -> Word:
 def find_undetermined(invocation: Invocation) -> str:
     """Return the expression that may add words which the text does not show, or an empty string.
 
-    The arguments of the script itself (`"$@"`) do not count: they are empty unless someone adds them.
+    The arguments of the script itself (`"$@"`) do not count: they are empty unless the caller adds them.
     """
     for word in invocation.words:
         if word.is_known or word.spreads or parse_head(word.text) is not None or word.text.startswith("-"):
