@@ -87,6 +87,13 @@ def test_wrong_arguments_are_refused(made, values, named):
         made(*values, **named)
 
 
+def test_a_record_without_fields_is_made_any_number_of_times():
+    class Empty(Frozen):
+        """No field."""
+
+    assert {Empty() for _ in range(100)} == {()}
+
+
 def test_the_class_tells_the_same():
     assert Ours._fields == Theirs._fields
     assert Ours._field_defaults == Theirs._field_defaults

@@ -88,8 +88,8 @@ else:
 
     def _compiled(cls: type) -> Any:
         """Compile a constructor with named parameters, whose arguments Python checks."""
-        arguments = ", ".join(cls._fields)
-        constructor = eval(f"lambda _cls, {arguments}: _tuple(_cls, ({arguments},))", {"_tuple": _tuple})
+        arguments = "".join(f"{field}, " for field in cls._fields)
+        constructor = eval(f"lambda _cls, {arguments}: _tuple(_cls, ({arguments}))", {"_tuple": _tuple})
         constructor.__name__ = "__new__"
         constructor.__defaults__ = tuple(cls._field_defaults.values())
         return constructor
