@@ -52,6 +52,7 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
         Package("transformers", "transformers", "4.41.0", minors=True),
     ),
     "verl": (Package("verl", "verl", "0.3.0.post1"),),
+    "easyr1": (Package("easyr1", "verl", "0.3.0"),),
     "transformers": (Package("transformers", "transformers", "4.26.0", minors=True),),
     "peft": (Package("peft", "peft", "0.4.0", minors=True),),
     "trl_api": (Package("trl", "trl", "0.9.2"),),

@@ -62,13 +62,15 @@ class ConfigFolder:
         self._add(composed, name, (), dict(selected), 0)
         return composed
 
-    def _collect_overrides(self, name: str) -> dict[str, str]:
+    def _collect_overrides(self, name: str, depth: int = 0) -> dict[str, str]:
         """Return the choices in the `override` entries of a configuration and of those that it extends."""
+        if depth > _MAX_DEPTH:
+            raise UndecidedError(f"{name} includes itself")
         overrides: dict[str, str] = {}
         for item in self._load(name)[1]:
             if isinstance(item, str) and item != _SELF:
                 extended = normpath(join(dirname(name), item.partition("@")[0]))
-                overrides = {**self._collect_overrides(extended), **overrides}
+                overrides = {**self._collect_overrides(extended, depth + 1), **overrides}
             elif isinstance(item, dict):
                 for group, option in item.items():
                     if str(group).startswith("override "):
