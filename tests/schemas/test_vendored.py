@@ -21,6 +21,8 @@ RELEASES = [
     ("llamafactory", "llamafactory", "0.9.5"),
     ("llamafactory", "llamafactory", "0.9.2"),
     ("olmo", "ai2-olmo", "0.6.0"),
+    ("verl", "verl", "0.9.1"),
+    ("verl", "verl", "0.5.0"),
     ("peft", "peft", "0.21.2"),
     ("peft", "peft", "0.4.0"),
 ]
