@@ -211,6 +211,11 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "rollout.awake_at_save": (None, True),
     "rollout.tensor": (None, 2),
     "rollout.train_sleep": (None, True),
+    "rollout.weights_sleep": (None, True),
+    "rollout.sleep_discards": (None, True),
+    "rollout.sync_bucket": (None, 0, 2**30),
+    "checkpoint.frozen": (None, True),
+    "checkpoint.hf_export": (None, True),
 }
 
 

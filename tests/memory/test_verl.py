@@ -16,7 +16,9 @@ from cfglint_train.memory import logits
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.plan.fields import Plan, Role
+from tests.memory.generated import list_budgets
 from tests.memory.jobs import GIB, LLAMA_8B, get_gpu, make_plan, sum_parts
+from tests.memory.test_components import check_budget
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "verl_losses.jsonl").read_text().splitlines()]
 _KINDS = {
@@ -232,3 +234,17 @@ def test_ranks_that_share_a_sequence_score_a_part_of_it() -> None:
         for degree in (1, 4)
     )
     assert sum_in(whole, "rollout", "logits and loss") == 4 * sum_in(shared, "rollout", "logits and loss")
+
+
+@pytest.mark.parametrize("strategy", ["fsdp1", "fsdp2"])
+def test_the_arithmetic_of_every_phase_is_shown(strategy: str) -> None:
+    critic = Role("critic", NAME, True, 1, 8, "global", offload=True, micro=2)
+    reference = Role("reference", NAME, False, 1, 8, "global", offload=True)
+    job = make_job(
+        critic, reference, method__stage="ppo", parallel__strategy=strategy, rollout__train_sleep=True,
+        rollout__weights_sleep=True, rollout__utilization=0.1, rollout__sleep_discards=None,
+    )  # fmt: skip
+    result = estimate(job, LLAMA_8B, CARD)
+    assert {"rollout", "critic", "save"} <= {phase.name for phase in result.phases}
+    for budget in list_budgets(result):
+        check_budget(budget)

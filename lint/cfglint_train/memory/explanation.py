@@ -84,7 +84,7 @@ _UNITS: Final = {
 
 _PLAN_UNITS: Final = {
     "data": {"prefetch": "batches", "workers": "workers"},
-    "rollout": {"tensor": "ranks per engine"},
+    "rollout": {"sync_bucket": "B of the buffer", "tensor": "ranks per engine"},
 }
 
 _CHECKPOINTING: Final = {
