@@ -67,7 +67,8 @@ def test_fused_log_probabilities_as_the_wheels_functions_hold_them(row: dict[str
     assert setup is not None
     setup = setup._replace(weights=setup.weights._replace(head_trained=row["trained"]))
     head = logits.build_head(setup)
-    assert logits.compute_scored_logits(setup, row["tokens"]) == pytest.approx(row["forward"], rel=0.34)
+    scored = logits.compute_scored_logits(setup, row["tokens"]) / 512 / row["words"]
+    assert scored - 6 <= row["forward"] / 512 / row["words"] <= scored + 0.01  # 16 bytes before 0.9, then 10 to 12
     states = 4 * 512 * row["width"]  # gradients of a chunk's states, of this and the last chunk
     assert head.backward - head.saved + head.fixed_backward + states == pytest.approx(row["backward"], rel=0.06)
 
