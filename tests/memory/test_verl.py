@@ -86,7 +86,7 @@ NAME = "meta-llama/Llama-3.1-8B"
 CARD = Hardware(gpu_bytes=80 * GIB)
 WEIGHTS, STATES = 4 * LLAMA_8B.parameters // 8, 8 * LLAMA_8B.parameters // 8
 UNITS = 32 * LLAMA_8B.layer_parameters
-ROOT = LLAMA_8B.parameters - UNITS
+ROOT, HEAD = LLAMA_8B.parameters - UNITS, LLAMA_8B.vocab * LLAMA_8B.hidden
 
 
 def make_job(*roles: Role, **changes: Any) -> Plan:
@@ -136,16 +136,15 @@ def test_an_engine_that_discards_its_weights_keeps_none_on_the_host() -> None:
     assert sum_on_host(kept, "sleeping engines") == 4 * 2 * LLAMA_8B.parameters
 
 
-@pytest.mark.parametrize(("strategy", "gathered"), [("fsdp1", 4 * (ROOT + UNITS // 32)), ("fsdp2", 0)])
+@pytest.mark.parametrize(("strategy", "gathered"), [("fsdp1", 4 * (ROOT + HEAD)), ("fsdp2", 0)])
 def test_new_weights_reach_the_engine_before_its_cache_does(strategy: str, gathered: int) -> None:
-    """FSDP1 copies its shards and gathers the root and a layer; a buffer takes one tensor at a time."""
+    """FSDP1 copies its shards and gathers the root, of which it copies tensors; a buffer takes one at a time."""
     job = make_job(rollout__utilization=0.1, rollout__sync_bucket=GIB, parallel__strategy=strategy, rollout__micro=1)
     phase = estimate(job, LLAMA_8B, CARD).find_phase("rollout")
     assert phase is not None
     assert phase.event == "new weights for the engine"
-    embedding = LLAMA_8B.vocab * LLAMA_8B.hidden
     copied = WEIGHTS if strategy == "fsdp1" else 0
-    sent = copied + max(gathered, GIB + 4 * embedding)
+    sent = copied + max(gathered, GIB + 4 * HEAD)
     assert sum_in(job, "rollout", "weights on their way to the engine") == pytest.approx(sent, abs=8)
     assert sum_in(job, "rollout", "rollout engine") == 1.5 * GIB + LLAMA_8B.parameters
     assert "weights on their way" not in str(estimate(job.replace({"rollout.sync_bucket": None}), LLAMA_8B, CARD))
@@ -174,8 +173,7 @@ def test_a_critic_with_a_batch_of_its_own_has_an_update_of_its_own() -> None:
     """The actor waits beside it as far as it does not sleep; a score per token makes no logits."""
     critic = Role("critic", NAME, True, 1, 8, "global", micro=8)
     job = make_job(critic, method__stage="ppo", rollout__train_sleep=True)
-    head = LLAMA_8B.vocab * LLAMA_8B.hidden
-    body = LLAMA_8B.parameters - head + LLAMA_8B.hidden
+    body = LLAMA_8B.parameters - HEAD + LLAMA_8B.hidden
     assert sum_in(job, "critic", "optimizer state") == 8 * body // 8
     assert sum_in(job, "critic", "other models") == 4 * body // 8
     assert sum_in(job, "critic", "logits and loss") == 0
