@@ -130,6 +130,15 @@ def test_generation_begins_beside_the_states_that_stay(weights: bool, states: bo
     assert asleep <= sum_on_host(job, "sleeping training states") <= 1.3 * asleep
 
 
+@pytest.mark.parametrize("asleep", [False, True])
+def test_sglang_takes_a_share_of_what_is_free_when_it_starts(asleep: bool) -> None:
+    job = make_job(rollout__engine="sglang", rollout__utilization=0.8, rollout__weights_sleep=asleep)
+    budget = get_gpu(estimate(job, LLAMA_8B, CARD), "rollout")
+    free = 80 * GIB - sum_parts(budget, "GPU context") - (0 if asleep else WEIGHTS)
+    assert sum_parts(budget, "rollout engine") == pytest.approx(0.8 * free, abs=2)
+    check_budget(budget)
+
+
 def test_an_engine_that_discards_its_weights_keeps_none_on_the_host() -> None:
     assert sum_on_host(make_job(), "sleeping engines") == 0
     kept = make_job(rollout__sleep_discards=False)

@@ -20,6 +20,7 @@ from cfglint_train.memory.components import (
     ACTIVATIONS,
     BACKWARD,
     BUCKETS,
+    CONTEXT,
     ENGINE,
     FORWARD,
     FROZEN,
@@ -283,7 +284,21 @@ def _compute_engine_bytes(budgets: PhaseBudget, woken: bool = False) -> float:
         return 0.0
     if plan.rollout.sleep:
         return rollout.compute_sleep_residue(budgets.setup, plan, woken)
-    return rollout.compute_engine_pool(plan, budgets.uncertainty.capacity) or 0.0
+    return _compute_engine_pool(budgets) or 0.0
+
+
+def _compute_engine_pool(budgets: PhaseBudget) -> float | None:
+    """Return the bytes of an awake engine on a shared GPU, or None if unknown.
+
+    SGLang takes a share of what is free when it starts: beside the trainer's context and the weights that do not sleep
+    (0.5.8, model_executor/model_runner_kv_cache_mixin.py profile_max_num_token).
+    """
+    capacity: float | None = budgets.uncertainty.capacity
+    if budgets.plan.rollout.engine == "sglang" and capacity is not None:
+        held = budgets.job.held
+        capacity -= label_count(dict(budgets.uncertainty.overheads)[CONTEXT], "B of the context", capacity)
+        capacity -= 0.0 if budgets.plan.rollout.weights_sleep else held.parameters + held.frozen
+    return rollout.compute_engine_pool(budgets.plan, capacity)
 
 
 def _build_load_phase(budgets: PhaseBudget) -> Phase:
@@ -496,7 +511,7 @@ def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase 
     plan = budgets.plan
     if plan.rollout.engine in (None, "none") and not plan.model.roles:
         return None
-    size = rollout.compute_engine_pool(plan, budgets.uncertainty.capacity)
+    size = _compute_engine_pool(budgets)
     if size is None:
         missing.append("rollout.utilization")
     gathered = rollout.compute_gathered_model(budgets.setup, plan)

@@ -11,11 +11,11 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
 
 
-def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
+def compute_engine_pool(plan: Plan, capacity: float | None) -> float | None:
     """Return the bytes of an awake engine on a shared GPU (its share of the capacity), or None if unknown.
 
-    The engine is sized for an empty GPU, regardless of the memory that training uses. The result is 0 if no
-    engine shares the GPU.
+    vLLM is sized for an empty GPU, regardless of the memory that training uses. The result is 0 if no engine shares the
+    GPU.
     """
     rollout = plan.rollout
     if rollout.engine in (None, "none", "hf") or rollout.mode != "colocate":
