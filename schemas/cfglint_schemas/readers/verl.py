@@ -25,8 +25,10 @@ _TARGET: Final = "_target_"
 _READ: Final = re.compile(
     r"""\b(?:config|cfg|reward_fn_config)((?:\.\w+)*)\.get\(\s*["'](\w+)["']"""
     r"""|["'](\w+)["']\s+in\s+(?:self\.)?(?:config|cfg)((?:\.\w+)*)\b"""
+    r"""|\b(?:config|cfg)((?:\.\w+)+)\.(\w+)\b(?!\s*\()"""
 )
-"""Lookups of a key that the tree may lack: the mapping (from the variable) and the key, or the reverse."""
+"""Reads of a key that the tree may lack: its mapping, from the variable, and the key; for `in`, the reverse."""
+_OTHER_PROGRAMS: Final = ("main_generation.py", "main_generation_server.py", "main_eval.py")
 _SECTIONS: Final = {
     "verl/utils/dataset/rl_dataset": "data",
     "verl/utils/dataset/rm_dataset": "data",
@@ -101,7 +103,7 @@ class _TreeReader:
         self._source = source
         self._earlier: list[_Entry] = []
         self._built = frozenset(_find_built(source))
-        self._read = frozenset(_find_read(source))
+        self._read = [frozenset(_find_read(source, is_sft)) for is_sft in (False, True)]
         self._engines = ConfigFolder(source.tree, _FOLDER).list_options(_ENGINES)
 
     def read_entry(self, entry: _Entry) -> None:
@@ -136,8 +138,8 @@ class _TreeReader:
         for key, field in fields.items():
             if key not in keys and not key.startswith("_"):
                 keys[key] = TableKey({**_describe_field(field), "x-absent": True})
-        else_read = () if fields else sorted(key for place, key in self._read if _matches(route, place))
-        for key in else_read:
+        reads = () if fields else sorted(self._read[entry.name.startswith("sft")])
+        for key in (key for place, key in reads if _matches(route, place)):
             keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
         unknown = "error" if class_ is not None else "kept" if _PASSED_ON.fullmatch(route[-1]) else "dropped"
         self.definitions[name] = Definition(keys, unknown)
@@ -169,16 +171,24 @@ def _find_built(source: Source) -> Iterator[str]:
             yield from _BUILT.findall(text)
 
 
-def _find_read(source: Source) -> Iterator[tuple[str, str]]:
-    """Yield the mappings, as the last parts of routes, and the keys that the code looks up in them."""
+def _find_read(source: Source, is_sft: bool) -> Iterator[tuple[str, str]]:
+    """Yield the mappings, as the last parts of routes, and the keys that the code looks up in them.
+
+    The code of supervised trainers is separate. Generation and evaluation have trees of their own.
+    """
     for path, text in source.tree.files.items():
-        if not path.endswith(".py"):
+        if not path.endswith(".py") or ("sft" in path) is not is_sft or path.endswith(_OTHER_PROGRAMS):
             continue
         section = next((name for prefix, name in _SECTIONS.items() if path.startswith(prefix)), "")
         for match in _READ.finditer(text):
-            place, key = (match[1], match[2]) if match[2] else (match[4], match[3])
+            place, key = next(pair for pair in _list_pairs(match) if pair[1])
             if place or section:
                 yield place.lstrip(".") or section, key
+
+
+def _list_pairs(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
+    """Return the mapping and the key of each alternative of `_READ`, of which one matches."""
+    return (match[1], match[2]), (match[4], match[3]), (match[5], match[6])
 
 
 def _matches(route: tuple[str, ...], place: str) -> bool:
