@@ -57,7 +57,7 @@ class _Entry(Frozen):
 def read(package: str, source: Source) -> ReleaseTable:
     """Return the vocabulary of one release; raise UndecidedError if it has no configuration of the PPO trainer."""
     entries = list(_compose_entries(source))
-    reader = _TreeReader(source)
+    reader = _TreeReader(source, entries)
     for entry in entries:
         reader.read_entry(entry)
     return ReleaseTable(reader.definitions, {entry.name: (entry.name,) for entry in entries})
@@ -97,10 +97,11 @@ class _TreeReader:
     both are equal; the rest of its definitions have its name before the route.
     """
 
-    def __init__(self, source: Source) -> None:
-        """Find the groups that the release builds as dataclasses."""
+    def __init__(self, source: Source, entries: list[_Entry]) -> None:
+        """Find the groups that the release builds as dataclasses, and the keys that its code reads."""
         self.definitions: dict[str, Definition] = {}
         self._source = source
+        self._entries = entries
         self._earlier: list[_Entry] = []
         self._built = frozenset(_find_built(source))
         self._read = [frozenset(_find_read(source, is_sft)) for is_sft in (False, True)]
@@ -140,6 +141,8 @@ class _TreeReader:
                 keys[key] = TableKey({**_describe_field(field), "x-absent": True})
         reads = () if fields else sorted(self._read[entry.name.startswith("sft")])
         for key in (key for place, key in reads if _matches(route, place)):
+            if any(isinstance(_get(other.tree, (*route, key)), dict) for other in self._entries):
+                continue  # a group of another engine
             keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
         unknown = "error" if class_ is not None else "kept" if _PASSED_ON.fullmatch(route[-1]) else "dropped"
         self.definitions[name] = Definition(keys, unknown)
