@@ -110,7 +110,7 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
 def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected, tmp_path):
     quoted = [word if word.startswith("'") else f"'{word}'" for word in words]
     write_command(tmp_path, *quoted, release=release)
-    messages = list_messages(tmp_path, code)
+    messages = list_messages(tmp_path, *(("KEY001", "KEY002", "KEY006") if code == "KEY" else (code,)))
     assert (messages == []) if expected is None else any(expected in message for message in messages)
 
 

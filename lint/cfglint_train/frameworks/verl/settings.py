@@ -237,8 +237,8 @@ def find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     stated = next((route for route in names if config.has(*route)), None)
     if stated is not None:
         return stated
-    known = next((route for route in names if has_key(config, route)), None)
-    return names[0] if known is None and not has_defaults(config) and not is_easyr1(config) else known
+    available = next((route for route in names if has_key(config, route)), None)
+    return names[0] if available is None and not has_defaults(config) and not is_easyr1(config) else available
 
 
 def find_setting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
