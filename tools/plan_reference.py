@@ -13,6 +13,7 @@ from pathlib import Path
 from cfglint_train.foundation.typed import Final, list_members
 from cfglint_train.plan import choices as aliases
 from cfglint_train.plan import fields as source
+from cfglint_train.plan.field_docs import list_assignments, parse_module
 from cfglint_train.whatif.grid import NAMES
 
 HEAD: Final = """\
@@ -53,30 +54,6 @@ of {formats}; `none` means that there is no such copy.
 """
 
 
-def _list_fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
-    """Return an iterator over the fields of a record, as (name, type, docstring)."""
-    return _list_assignments(node.body)
-
-
-def _list_assignments(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
-    """Yield the assignments in a body, as (name, annotation or value, docstring)."""
-    for index, statement in enumerate(body):
-        if isinstance(statement, ast.AnnAssign):
-            target: ast.expr = statement.target
-            kind = statement.annotation
-        elif isinstance(statement, ast.Assign):
-            target, kind = statement.targets[0], statement.value
-        else:
-            continue
-        if not isinstance(target, ast.Name):
-            continue
-        words = ""
-        following = body[index + 1] if index + 1 < len(body) else None
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            words = " ".join(str(following.value.value).split())
-        yield target.id, ast.unparse(kind).removesuffix(" | None"), words
-
-
 TARGET: Final = Path(__file__).resolve().parents[1] / "docs" / "plan-file.md"
 
 _TYPES: Final = {
@@ -91,18 +68,13 @@ _EXPLAINED_ONCE: Final = "Format"
 """Type whose choices several fields share, so that the page only lists them once, above the tables."""
 
 
-def _parse_module(path: str) -> ast.Module:
-    with open(path, encoding="utf-8") as file:
-        return ast.parse(file.read())
-
-
 def build_page() -> str:
     """Return the text of the page."""
-    tree = _parse_module(source.__file__)
+    tree = parse_module(source.__file__)
     records = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     names = ", ".join(f"`{name}`" for name in NAMES)
     lines = [HEAD.replace("{names}", names).replace("{formats}", _format_choices(_EXPLAINED_ONCE))]
-    for group, kind, _ in _list_fields(records["Plan"]):
+    for group, kind, _ in list_assignments(records["Plan"].body):
         lines += [f"## {group}", "", ast.get_docstring(records[kind]) or "", ""]
         lines += [*_render_fields(records[kind], f"{group}."), ""]
     lines += ["## Role", "", ast.get_docstring(records["Role"]) or "", "", *_render_fields(records["Role"], "")]
@@ -111,10 +83,10 @@ def build_page() -> str:
 
 def _render_fields(record: ast.ClassDef, prefix: str) -> Iterator[str]:
     """Yield the lines of a table of the documented fields, then a line with the remaining fields."""
-    choice_docs = {name: words for name, _, words in _list_assignments(_parse_module(aliases.__file__).body)}
+    choice_docs = {name: words for name, _, words in list_assignments(parse_module(aliases.__file__).body)}
     obvious_fields = []
     yield from ("| field | meaning |", "|---|---|")
-    for name, annotation, words in _list_fields(record):
+    for name, annotation, words in list_assignments(record.body):
         field = f"{prefix}{name}".removesuffix("_")
         if annotation in choice_docs and annotation != _EXPLAINED_ONCE:
             meaning = " ".join(filter(None, (words, choice_docs[annotation])))

@@ -370,26 +370,38 @@ def fix(
 
 
 def ignore(
-    paths: PathLike | Iterable[PathLike] | None = None, options: Options = DEFAULTS, *, write: bool = False
+    paths: PathLike | Iterable[PathLike] | None = None,
+    options: Options = DEFAULTS,
+    sources: Mapping[str, Text] | None = None,
+    *,
+    only: Finding | None = None,
+    write: bool = False,
 ) -> FixResult:
-    """Add a comment that silences each finding; change files on disk only with `write`.
+    """Add a comment that silences each finding, or `only` one; change files on disk only with `write`.
 
-    `applied` lists the silenced findings, `refused` the findings that no comment can silence. Raise UsageError as
-    `lint` does.
+    `applied` lists the silenced findings, `refused` the findings that no comment can silence. `sources` and `paths` are
+    as for `lint`; with sources, nothing is written. Raise UsageError as `lint` does.
     """
     from cfglint_train.fixing.ignoring import add_ignores
     from cfglint_train.fixing.write import write_fixes
     from cfglint_train.judging import dispatch
 
-    request = requested(paths, options, None)
-    fixed = add_ignores(request.files, request.options)
-    if write:
+    request = requested(paths, options, sources)
+
+    def is_chosen(finding: Any) -> bool:
+        return only is None or (
+            (finding.code, finding.path, finding.start) == (only.code, only.path, (only.line, only.column))
+        )
+
+    fixed = add_ignores(request.files, request.options, request.sources, is_chosen)
+    written = write and not request.sources
+    if written:
         fixed = write_fixes(fixed, request.files, request.options)
         if not fixed.sources.keys() <= set(request.files):  # requirement files are read from disk only
             fixed = fixed._replace(
                 result=dispatch.lint(dispatch.open_workspace(request.options), request.files, request.options)
             )
-    return FixResult(fixed, write, {})
+    return FixResult(fixed, written, request.sources)
 
 
 def estimate(

@@ -7,7 +7,7 @@ file must stay the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import BOM, Document, DocumentError, Position
@@ -35,15 +35,21 @@ class _Candidate(Frozen):
     shift: int
 
 
-def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
-    """Add a comment for every finding that a comment can suppress. Writes nothing to disk.
+def add_ignores(
+    paths: list[str],
+    options: LintOptions,
+    sources: Mapping[str, bytes],
+    is_chosen: Callable[[Finding], bool] = lambda _: True,
+) -> FixOutcome:
+    """Add a comment for every chosen finding that a comment can suppress. Writes nothing to disk.
 
-    A file in which the comments would cause new findings is left unchanged.
+    `sources`: texts by path that replace the files on disk. A file in which the comments would cause new findings is
+    left unchanged.
     """
-    workspace = dispatch.open_workspace(options)
+    workspace = dispatch.open_workspace(options, dict(sources))
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
-    for finding in (atom for item in before.findings for atom in item.atoms):
+    for finding in (atom for item in before.findings if is_chosen(item) for atom in item.atoms):
         by_path.setdefault(finding.path, []).append(finding)
     originals: dict[str, bytes] = {}
     applied: list[Applied] = []

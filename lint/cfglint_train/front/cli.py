@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "rules": "commands.rules",
     "models": "commands.models",
     "schema": "commands.schema",
+    "server": "commands.server",
 }
 
 

@@ -46,6 +46,14 @@ def list_names() -> list[str]:
     return list(_load_table())
 
 
+def list_similar(name: str) -> list[str]:
+    """Return the names of the GPUs with the marketed memory of a known GPU, itself included."""
+    gpu = find_gpu(name)
+    if gpu is None:
+        return []
+    return [other.name for other in _load_table().values() if other.marketed_gb == gpu.marketed_gb]
+
+
 def find_largest() -> Gpu:
     """Return the GPU with the most memory."""
     return max(_load_table().values(), key=lambda gpu: gpu.bytes)

@@ -32,7 +32,7 @@ def render_table(runs: Iterable[Run], secrets: Iterable[str], style: Style) -> I
             text = escape_text(redact(value))
             yield from wrap_text(
                 f"  {name:<{width}}  {text:<{_VALUE_WIDTH}}  ",
-                escape_text(redact(_describe_origin(origin))),
+                escape_text(redact(describe_origin(origin))),
                 style,
                 width + 6,
             )
@@ -45,7 +45,7 @@ def _list_rows(run: Run) -> Iterator[tuple[str, str, Origin]]:
     for field in FIELDS:
         value = run.resolved_plan.values.get(field)
         if value is not None and (value.value is not None or value.origin.kind == "explicit"):
-            yield field, _format_value(value.value), value.origin
+            yield field, format_value(value.value), value.origin
     hardware = run.hardware
     if hardware.gpu_bytes is not None:
         name = f"{hardware.gpu}, " if hardware.gpu else ""
@@ -63,17 +63,18 @@ def _list_rows(run: Run) -> Iterator[tuple[str, str, Origin]]:
             yield package, str(allowed.constraint), allowed.origin
 
 
-def _format_value(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """Return a plan value as words."""
     if value is None:
         return "cannot be determined"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (tuple, list)):
-        return ", ".join(map(_format_value, value)) or "none"
+        return ", ".join(map(format_value, value)) or "none"
     return str(value)
 
 
-def _describe_origin(origin: Origin) -> str:
+def describe_origin(origin: Origin) -> str:
     """Describe the source of a value on one line."""
     place = _locate(origin)
     location = "" if place is None else f"{place[0]}:{place[1].line}:{place[1].column}"
@@ -122,7 +123,7 @@ def _build_field(run: Run, field: Field, redact: Redact) -> dict[str, Any] | Non
         return None
     value = field_value.value
     if not isinstance(value, (bool, int, float, type(None))):
-        value = escape_data(redact(_format_value(value)))
+        value = escape_data(redact(format_value(value)))
     return {"value": value, **_build_origin(field_value.origin, redact)}
 
 

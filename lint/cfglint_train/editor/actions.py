@@ -1,0 +1,132 @@
+"""Code actions: the fixes of findings, all safe fixes of a file, comments that ignore a finding, and stated facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from lsprotocol import types
+
+from cfglint_train import api
+from cfglint_train.editor import convert
+from cfglint_train.editor.session import Check
+from cfglint_train.hardware import gpus
+from cfglint_train.records import Finding
+
+if TYPE_CHECKING:
+    from cfglint_train.editor.server import Server
+
+FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
+_FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
+"""Names, in comments, of facts that are plan fields."""
+
+
+def list_actions(
+    server: Server, path: str, text: convert.Text, check: Check, params: types.CodeActionParams
+) -> Iterator[types.CodeAction]:
+    """Yield the actions at a range of a document."""
+    wanted = params.context.only
+    findings = [finding for finding in check.result.findings if _is_within(finding, path, text, params.range)]
+    if _wants(wanted, types.CodeActionKind.QuickFix):
+        for finding in findings:
+            yield from _list_fixes(server, finding, text)
+        for finding in findings:
+            yield from _ignore(server, path, finding, text)
+        yield from _state_facts(server, path, text, findings)
+    has_safe_fix = any(
+        finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
+        for finding in check.result.findings
+    )
+    if has_safe_fix and _wants(wanted, FIX_ALL):
+        action = types.CodeAction("Fix all safe problems (cfglint)", kind=FIX_ALL, data={"uri": server.uris[path]})
+        capabilities = server.client_capabilities.text_document
+        support = capabilities.code_action.resolve_support if capabilities and capabilities.code_action else None
+        yield action if support is not None and "edit" in support.properties else resolve_action(server, action)
+
+
+def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction:
+    """Return the action with its edit; only the fix of a whole file is computed this late."""
+    found = server.find_document(action.data["uri"]) if isinstance(action.data, dict) else None
+    if found is not None:
+        outcome = api.fix([found[0]], server.session.options, server.session.texts, unsafe=False)
+        action.edit = server.build_workspace_edit(build_file_edits(server, outcome.sources))
+    return action
+
+
+def build_file_edits(server: Server, sources: Mapping[str, bytes]) -> dict[str, list[types.TextEdit]]:
+    """Return the edits that give files their new contents, by path."""
+    return {path: convert.build_edits(server.get(path), source.decode("utf-8-sig")) for path, source in sources.items()}
+
+
+def _wants(only: object, kind: str) -> bool:
+    """Return whether a client that asks for some kinds of actions wants a kind; a kind includes those below it."""
+    return not only or any(f"{kind}.".startswith(f"{wanted}.") for wanted in map(_name, only))  # type: ignore[call-overload]
+
+
+def _name(kind: object) -> str:
+    return str(getattr(kind, "value", kind))
+
+
+def _is_within(finding: Finding, path: str, text: convert.Text, place: types.Range) -> bool:
+    """Return whether a finding in a file touches the lines of a range."""
+    if finding.path != path:
+        return False
+    own = text.convert_range(finding)
+    return own.start.line <= place.end.line and place.start.line <= own.end.line
+
+
+def _list_fixes(server: Server, finding: Finding, text: convert.Text) -> Iterator[types.CodeAction]:
+    fix = finding.fix
+    if fix is None or not fix.edits:
+        return
+    edits: dict[str, list[types.TextEdit]] = {}
+    for edit in fix.edits:
+        place = server.get(edit.path).convert_range(edit)
+        edits.setdefault(edit.path, []).append(types.TextEdit(place, edit.content))
+    title = f"Fix: {fix.message}"
+    yield types.CodeAction(
+        title if fix.applicability == "safe" else f"{title} (unsafe: changes the run)",
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[convert.build_diagnostic(finding, text, server)],
+        edit=server.build_workspace_edit(edits),
+        is_preferred=fix.applicability == "safe",
+    )
+
+
+def _ignore(server: Server, path: str, finding: Finding, text: convert.Text) -> Iterator[types.CodeAction]:
+    """Yield the action that silences one finding with a comment, if a comment can."""
+    outcome = api.ignore([path], server.session.options, server.session.texts, only=finding)
+    if outcome.sources:
+        yield types.CodeAction(
+            f"Ignore {finding.code} ({finding.name}) here",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=[convert.build_diagnostic(finding, text, server)],
+            edit=server.build_workspace_edit(build_file_edits(server, outcome.sources)),
+        )
+
+
+def _state_facts(server: Server, path: str, text: convert.Text, findings: list[Finding]) -> Iterator[types.CodeAction]:
+    """Yield actions that state, in a comment at the top, a fact which a finding assumes."""
+    if path.endswith((".json", ".jsonc", ".ipynb")):
+        return
+    assumed = {
+        ground.fact: ground.value for finding in findings for ground in finding.rests_on if ground.grade == "assumed"
+    }
+    for fact, value in assumed.items():
+        for stated in _list_values(fact, value):
+            comment = f"# cfglint: {stated}\n"
+            start = text.text.index("\n") + 1 if text.text.startswith("#!") and "\n" in text.text else 0
+            place = text.find_position(start)
+            edit = types.TextEdit(types.Range(place, place), comment)
+            yield types.CodeAction(
+                f"State that {stated.replace('=', ' is ')}",
+                kind=types.CodeActionKind.QuickFix,
+                edit=server.build_workspace_edit({path: [edit]}),
+            )
+
+
+def _list_values(fact: str, value: object) -> list[str]:
+    """Return the comments that may state a fact: the assumed number, or the GPUs with the assumed memory."""
+    if fact in _FACT_NAMES:
+        return [f"{_FACT_NAMES[fact]}={value}"]
+    return [f"gpu={name}" for name in gpus.list_similar(str(value))] if fact == "gpu" else []

@@ -1,0 +1,153 @@
+"""Completion of keys and of enumerated values, from the vocabulary of the release that a config is checked against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json import dumps
+
+from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.status import ITEM
+from cfglint_train.documents.document import Route
+from cfglint_train.editor.hover import find_fact, format_kind
+from cfglint_train.editor.session import MARKER, Session, Setting
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Any, Final, Literal
+from cfglint_train.frameworks import framework as frameworks
+
+_WORD: Final = re.compile(r"[\w.\-]*")
+
+
+class Suggestion(Frozen):
+    """A word that may stand at the cursor."""
+
+    kind: Literal["key", "value"]
+    word: str
+    """The word without quotes or separators."""
+    text: str
+    """The text to insert in place of the word at the cursor."""
+    detail: str
+    """The kind of value and the default, or an empty string."""
+
+
+class Completions(Frozen):
+    """The suggestions at a cursor, and the characters of the text that they replace."""
+
+    start: int
+    end: int
+    suggestions: tuple[Suggestion, ...]
+
+
+def complete(session: Session, path: str, offset: int) -> Completions | None:
+    """Return the completions at a character of an open document, or None if it is in no config."""
+    text = session.texts[path]
+    start, end = find_word(text, offset)
+    quoted = text[start - 1 : start] in ('"', "'")
+    head = text[text.rfind("\n", 0, start) + 1 : start]
+    for replacement, kind in _list_probes(path, head, text[start:end], quoted):
+        setting = session.find_gap(path, start, end, replacement)
+        if setting is None or not setting.route:
+            continue
+        if kind == "key" and MARKER in str(setting.route[-1]):
+            return Completions(start, end, tuple(_list_keys(setting, path, quoted, text[end : end + 2])))
+        if kind == "value" and MARKER not in str(setting.route[-1]):
+            return Completions(start, end, tuple(_list_values(setting, path, quoted)))
+    return None
+
+
+def find_word(text: str, offset: int) -> tuple[int, int]:
+    """Return the start and the end of the word at a character; a cursor between two words has an empty word."""
+    start = offset
+    while start > 0 and _WORD.fullmatch(text[start - 1]):
+        start -= 1
+    match = _WORD.match(text, offset)
+    return start, offset if match is None else match.end()
+
+
+def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tuple[str, Literal["key", "value"]]]:
+    """Yield texts that make an incomplete line parse, each with the role that the marker then has.
+
+    `head` is the text before the word on its line.
+    """
+    if word.startswith("-"):
+        yield f"--{MARKER}", "key"
+        return
+    if path.endswith((".json", ".jsonc")):
+        if quoted:
+            yield MARKER, "value"
+            yield f'{MARKER}": 0, "', "key"
+            yield f'{MARKER}": 0', "key"
+        else:
+            yield f'"{MARKER}"', "value"
+            yield f'"{MARKER}": 0', "key"
+            yield f'"{MARKER}": 0,', "key"
+        return
+    if ":" in head or "=" in head:
+        yield MARKER, "value"
+    else:
+        yield f"{MARKER}: 0", "key"
+        yield MARKER, "key"
+        yield MARKER, "value"
+
+
+def _list_keys(setting: Setting, path: str, quoted: bool, following: str) -> Iterator[Suggestion]:
+    """Yield the keys that the release accepts at the place and that the config does not set yet."""
+    config, parent = setting.config, setting.route[:-1]
+    keys = frameworks.get_keys(config)
+    if keys is None:
+        return
+    vocabulary, context = keys.get_vocabulary(config), keys.build_context(config)
+    place: Route = tuple(ITEM if isinstance(step, int) else step for step in parent)
+    written = config.get_value(*parent) if parent else config.document.get_value(config.root)
+    present = set(written) if isinstance(written, dict) else set()
+    is_flag = str(setting.route[-1]).startswith("--")
+    for name in vocabulary.list_names(place, config.release, context):
+        flag = name if name.startswith("-") or not is_flag else f"--{name}"
+        if flag in present or name in present:
+            continue
+        fact = vocabulary.find_fact((*place, name), config.release, context)
+        yield Suggestion(
+            "key", flag, _write_key(flag, path, quoted, following), "" if fact is None else _describe(fact)
+        )
+
+
+def _write_key(name: str, path: str, quoted: bool, following: str) -> str:
+    """Return the text of a key, with the separator that the syntax needs before a value."""
+    if path.endswith((".json", ".jsonc")):
+        return name if quoted else f'"{name}": '
+    has_separator = name.startswith("-") or following.startswith(":") or path.endswith((".sh", ".py"))
+    return name if has_separator else f"{name}: "
+
+
+def _list_values(setting: Setting, path: str, quoted: bool) -> Iterator[Suggestion]:
+    """Yield the values that the key of a setting lists: enumerations, and true or false."""
+    fact = find_fact(setting)
+    if fact is None:
+        return
+    default = fact.get_schema().get("default")
+    seen = set()
+    for value in _list_choices(fact):
+        word = value if isinstance(value, str) else dumps(value)
+        if word in seen:
+            continue
+        seen.add(word)
+        is_json_text = path.endswith((".json", ".jsonc")) and isinstance(value, str) and not quoted
+        yield Suggestion("value", word, dumps(value) if is_json_text else word, "default" if value == default else "")
+
+
+def _list_choices(fact: KeyFact) -> Iterator[Any]:
+    for kind in fact.list_kinds():
+        if kind.name == "enum":
+            yield from kind.values
+        elif kind.name == "bool":
+            yield from (True, False)
+        elif kind.name == "list":
+            yield from (value for item in kind.items for value in item.values)
+
+
+def _describe(fact: KeyFact) -> str:
+    """Return the kind of value and the default, for one line of a list."""
+    kinds = " or ".join(dict.fromkeys(filter(None, map(format_kind, fact.list_kinds()))))
+    schema = fact.get_schema()
+    default = f", default {dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else ""
+    return f"{kinds}{default}".replace("`", "")

@@ -1,0 +1,141 @@
+"""Hover texts: the meaning of a key, its default and releases, its effective value, and its share of the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from json import dumps
+
+from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.kinds import ValueKind
+from cfglint_train.editor.session import Setting
+from cfglint_train.findings.verdicts import Judgement
+from cfglint_train.fitting import places
+from cfglint_train.fitting.alternatives import find_largest
+from cfglint_train.foundation.sizes import format_gib
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.lens import format_route
+from cfglint_train.plan.field_docs import load_meanings
+from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import FieldValue
+from cfglint_train.reports.origins import describe_origin, format_value
+from cfglint_train.runs.run import Run
+
+SIZES: Final[tuple[Field, ...]] = ("batch.micro", "sequence.length")
+"""Fields whose largest value that fits is worth knowing."""
+
+_STATUSES: Final = {
+    "removed": "not in this release any more",
+    "renamed": "has another name in this release",
+    "ignored": "accepted and never read",
+    "gated": "needs a plugin or another key",
+    "not yet": "not in this release yet",
+}
+_KIND_NAMES: Final = {
+    "int": "integer", "float": "number", "bool": "true or false", "str": "text", "list": "list", "dict": "section",
+    "any": "any value",
+}  # fmt: skip
+
+
+def describe_setting(setting: Setting) -> str:
+    """Return the Markdown that explains a setting."""
+    config = setting.config
+    title = frameworks.load(config.framework).manifest.title
+    lines = [f"**`{format_route(setting.route)}`** ({title} {config.release})"]
+    fact = find_fact(setting)
+    if fact is None:
+        lines.append("not a key of this release")
+    elif not fact.is_open:
+        lines += _describe_fact(fact, config.release)
+    for field, value in list_fields(setting):
+        meaning = load_meanings().get(field, "")
+        effective = f"`{field}` = `{format_value(value.value)}` ({describe_origin(value.origin)})"
+        lines.append(f"{effective}: {meaning}" if meaning else effective)
+        lines += _describe_memory(setting.run, field, value.value)
+    return "\n\n".join(lines)
+
+
+def find_fact(setting: Setting) -> KeyFact | None:
+    """Return the fact about a setting's key in the vocabulary, or None."""
+    config = setting.config
+    keys = frameworks.get_keys(config)
+    if keys is None:
+        return None
+    return keys.get_vocabulary(config).find_fact(setting.route, config.release, keys.build_context(config))
+
+
+def list_fields(setting: Setting) -> list[tuple[Field, FieldValue]]:
+    """Return the plan fields that the setting's key states or would state, with their effective values."""
+    key, framework = format_route(setting.route), setting.config.framework
+    return [
+        (field, value)
+        for field, value in setting.run.resolved_plan
+        if value.origin.key == key and value.origin.framework in (framework, "")
+    ]
+
+
+def _describe_fact(fact: KeyFact, release: str) -> Iterator[str]:
+    status = fact.resolve_status()
+    parts = [" or ".join(dict.fromkeys(filter(None, map(format_kind, fact.list_kinds()))))]
+    schema = fact.get_schema(release)
+    if "default" in schema:
+        parts.append(f"default `{dumps(schema['default'], ensure_ascii=False)}`")
+    if fact.first_release is not None:
+        parts.append(f"since {fact.package} {fact.first_release}")
+    last = fact.spans[-1].get("last") if fact.spans else None
+    if last is not None:
+        parts.append(f"until {last}")
+    yield "; ".join(filter(None, parts))
+    if status.kind in _STATUSES:
+        names = f": {', '.join(f'`{name}`' for name in status.new_names)}" if status.new_names else ""
+        yield f"{_STATUSES[status.kind]}{names}"
+    elif fact.is_deprecated:
+        yield "deprecated"
+
+
+def format_kind(kind: ValueKind) -> str:
+    """Return one kind of value as words, or an empty string for null."""
+    if kind.name == "enum":
+        return ", ".join(f"`{value}`" for value in kind.values)
+    if kind.name == "list" and kind.items:
+        return f"list of {' or '.join(filter(None, map(format_kind, kind.items)))}"
+    return _KIND_NAMES.get(kind.name, "")
+
+
+def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
+    """Yield the peak with other values of a field: the opposite of a switch, the smallest and the largest size."""
+    now = places.find_worst(run)
+    if now is None:
+        return
+    if isinstance(value, bool):
+        other = places.find_worst(run.replace_fields({field: not value}))
+        if other is not None and other.budget.expected != now.budget.expected:
+            yield f"peak {_format_peak(now)}; with `{format_value(not value)}` {_format_peak(other)}"
+    elif field in SIZES and isinstance(value, int):
+        smallest = places.find_worst(run.replace_fields({field: 1}))
+        if smallest is not None and smallest.budget.expected < now.budget.expected:
+            share = format_gib(now.budget.expected - smallest.budget.expected)
+            yield f"{share} of the peak {_format_peak(now)} are due to this value"
+        yield describe_largest(run, field)
+
+
+def describe_largest(run: Run, field: Field) -> str:
+    """Return the largest value of a field that fits, as words."""
+    largest = run.compute_once(_LARGEST[field])
+    return f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
+
+
+def _find_largest_batch(run: Run) -> int:
+    return find_largest(run, "batch.micro")
+
+
+def _find_largest_length(run: Run) -> int:
+    return find_largest(run, "sequence.length")
+
+
+_LARGEST: Final = {"batch.micro": _find_largest_batch, "sequence.length": _find_largest_length}
+"""Searches by field, as functions whose results a run keeps."""
+
+
+def _format_peak(judgement: Judgement) -> str:
+    return f"{format_gib(judgement.budget.expected)} of {format_gib(judgement.capacity)} ({judgement.verdict})"

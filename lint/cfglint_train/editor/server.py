@@ -1,0 +1,369 @@
+"""The language server: requests of an editor in, diagnostics, fixes, hover, completion and memory budgets out.
+
+pygls speaks the protocol. All work happens in one thread: a check takes less time than a keystroke, and edits that
+arrive meanwhile are merged into the next check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from cfglint_train import api
+from cfglint_train.editor import actions, budget, completion, convert, hover
+from cfglint_train.editor.session import Check, Session, resolve_path
+from cfglint_train.foundation.errors import UsageError, describe_crash
+from cfglint_train.foundation.redact import build_redaction
+from cfglint_train.foundation.regular_files import normalize_path
+from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.version import VERSION
+
+DELAY: Final = 0.1
+"""Seconds without an edit after which the documents are checked."""
+REPORT: Final = "cfglint.report"
+FIT: Final = "cfglint.fit"
+_WATCHED: Final = "**/*.{yaml,yml,json,jsonc,toml,txt,cfg,in,lock,sh,bash,slurm,sbatch,py,md,ipynb}"
+"""Files whose changes on disk lead to a new check: companions, launch scripts, pins, settings."""
+
+
+class Server(LanguageServer):
+    """The server with the open documents of one client."""
+
+    def __init__(self) -> None:
+        """Start without documents. Each change sends the whole text, so that no edit can be misplaced."""
+        super().__init__("cfglint", VERSION, text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self.session = Session()
+        self.uris: dict[str, str] = {}
+        """URIs of the open documents by path, as the client spells them."""
+        self._pending: asyncio.TimerHandle | None = None
+        self._published: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
+        self._failed: dict[str, str] = {}
+        """Reasons why the last check of a document failed as a whole, by path."""
+
+    def get(self, path: str) -> convert.Text:
+        """Return the text of an open document, or of a file; an unreadable file is empty."""
+        text = self.session.texts.get(path)
+        if text is None:
+            try:
+                with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+                    text = file.read()
+            except OSError:
+                text = ""
+        return convert.Text(text, self.workspace.position_codec)
+
+    def schedule(self) -> None:
+        """Check the documents once the user pauses."""
+        if self._pending is not None:
+            self._pending.cancel()
+        self._pending = asyncio.get_running_loop().call_later(DELAY, self.publish)
+
+    def check(self, path: str) -> Check | None:
+        """Return the current check of an open document, or None if it failed; the reason becomes a diagnostic."""
+        if path not in self.session.texts:
+            return None
+        try:
+            check = self.session.check(path)
+        except (UsageError, OSError) as error:
+            self._failed[path] = str(error)
+        except Exception as error:  # a defect of cfglint must not end the server
+            self._failed[path] = describe_crash(error)
+        else:
+            self._failed.pop(path, None)
+            return check
+        return None
+
+    def publish(self) -> None:
+        """Check every document that needs it, and publish the diagnostics that changed."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+        checks = [check for path in list(self.session.texts) if (check := self.check(path)) is not None]
+        diagnostics: dict[str, list[types.Diagnostic]] = {path: [] for path in self.session.texts}
+        for check in checks:
+            for path, diagnostic in self._list_diagnostics(check):
+                known = diagnostics.setdefault(path, [])
+                if diagnostic not in known:
+                    known.append(diagnostic)
+        for path, reason in self._failed.items():
+            if path in diagnostics:
+                start = types.Position(0, 0)
+                diagnostics[path].append(
+                    types.Diagnostic(types.Range(start, start), f"not checked: {reason}", source=convert.SOURCE)
+                )
+        for path in {*diagnostics, *self._published}:
+            self._publish_file(path, diagnostics.get(path))
+        workspace = self.client_capabilities.workspace
+        if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
+            self.workspace_code_lens_refresh(None)
+
+    def _list_diagnostics(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
+        for finding in check.result.findings:
+            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self)
+        for failure in check.result.errors:
+            yield failure.path, convert.build_failure(failure, self.get(failure.path))
+
+    def _publish_file(self, path: str, diagnostics: list[types.Diagnostic] | None) -> None:
+        """Publish the diagnostics of a file if they, or its version, changed. None: the file has no document now."""
+        uri = self.uris.get(path) or uris.from_fs_path(path) or ""
+        version = self.workspace.get_text_document(uri).version if path in self.session.texts else None
+        if self._published.get(path) == (version, diagnostics):
+            return
+        self.text_document_publish_diagnostics(
+            types.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics or [], version=version)
+        )
+        if diagnostics is None:
+            del self._published[path]
+        else:
+            self._published[path] = version, diagnostics
+
+    def find_document(self, uri: str) -> tuple[str, convert.Text, Check] | None:
+        """Return path, text and check of an open document, or None if it is not a file or its check failed."""
+        path = find_path(uri)
+        check = None if path is None else self.check(path)
+        return None if check is None else (check.path, self.get(check.path), check)
+
+    def build_workspace_edit(self, edits: dict[str, list[types.TextEdit]]) -> types.WorkspaceEdit:
+        """Return the edit of several files, tied to the versions of the open documents if the client allows that."""
+        by_uri = {self.uris.get(path) or uris.from_fs_path(path) or "": listed for path, listed in edits.items()}
+        workspace = self.client_capabilities.workspace
+        if not (workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes):
+            return types.WorkspaceEdit(changes=by_uri)
+        open_uris = set(self.uris.values())
+        return types.WorkspaceEdit(
+            document_changes=[
+                types.TextDocumentEdit(
+                    types.OptionalVersionedTextDocumentIdentifier(
+                        uri, self.workspace.get_text_document(uri).version if uri in open_uris else None
+                    ),
+                    listed,
+                )
+                for uri, listed in by_uri.items()
+            ]
+        )
+
+
+def find_path(uri: str) -> str | None:
+    """Return the path of a file's URI, spelled as cfglint spells paths, or None for other URIs."""
+    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
+    return None if path is None else normalize_path(path)
+
+
+def build_server() -> Server:
+    """Return a server with all features; `start_io` starts it."""
+    server = Server()
+    for name, options, handler in _FEATURES:
+        server.feature(name, options)(handler) if options is not None else server.feature(name)(handler)
+    for name, command in _COMMANDS.items():
+        server.command(name)(command)
+    return server
+
+
+def _start(server: Server, _: types.InitializedParams) -> None:
+    """Ask the client to report changes on disk, if it can."""
+    workspace = server.client_capabilities.workspace
+    files = workspace.did_change_watched_files if workspace else None
+    if files is not None and files.dynamic_registration:
+        watchers = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher(_WATCHED)])
+        registration = types.Registration("cfglint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers)
+        server.client_register_capability(types.RegistrationParams([registration]))
+
+
+def _open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
+    path = find_path(params.text_document.uri)
+    if path is not None:
+        server.uris[path] = params.text_document.uri
+        server.session.put(path, server.workspace.get_text_document(params.text_document.uri).source)
+        server.schedule()
+
+
+def _change(server: Server, params: types.DidChangeTextDocumentParams) -> None:
+    path = find_path(params.text_document.uri)
+    if path is not None and path in server.session.texts:
+        server.session.put(path, server.workspace.get_text_document(params.text_document.uri).source)
+        server.schedule()
+
+
+def _close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
+    path = find_path(params.text_document.uri)
+    if path is not None and path in server.session.texts:
+        server.session.close(path)
+        server.schedule()
+
+
+def _change_disk(server: Server, _: Any) -> None:
+    """Check all documents again, because a file on disk, a folder or a setting of the client changed."""
+    server.session.invalidate_all()
+    server.schedule()
+
+
+def _list_actions(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+    found = server.find_document(params.text_document.uri)
+    return None if found is None else list(actions.list_actions(server, *found, params))
+
+
+def _resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction:
+    return actions.resolve_action(server, action)
+
+
+def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
+    found = server.find_document(params.text_document.uri)
+    if found is None:
+        return None
+    path, text, check = found
+    setting = server.session.find_setting(path, text.find_offset(params.position))
+    if setting is None:
+        return None
+    redact = build_redaction(check.result.raw.secrets)
+    content = types.MarkupContent(types.MarkupKind.Markdown, redact(hover.describe_setting(setting)))
+    return types.Hover(content)
+
+
+def _list_lenses(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
+    found = server.find_document(params.text_document.uri)
+    if found is None:
+        return None
+    _, text, check = found
+    return [
+        types.CodeLens(
+            text.convert_span(line.place.document, line.place.span),
+            types.Command(
+                line.text, f"cfglint.{line.command}" if line.command else "", arguments=[params.text_document.uri]
+            ),
+        )
+        for line in budget.list_budget_lines(check)
+    ]
+
+
+def _list_hints(server: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
+    """Return the budget as hints at line ends, for clients that show no code lenses."""
+    found = server.find_document(params.text_document.uri)
+    capabilities = server.client_capabilities.text_document
+    if found is None or (capabilities and capabilities.code_lens):
+        return None
+    _, text, check = found
+    hints = []
+    for line in budget.list_budget_lines(check):
+        place = text.convert_span(line.place.document, line.place.span).end
+        if params.range.start.line <= place.line <= params.range.end.line and line.command != "fit":
+            hints.append(types.InlayHint(place, line.text, padding_left=True))
+    return hints
+
+
+def _complete(server: Server, params: types.CompletionParams) -> types.CompletionList | None:
+    path = find_path(params.text_document.uri)
+    if path is None or path not in server.session.texts:
+        return None
+    text = server.get(path)
+    try:
+        completions = completion.complete(server.session, path, text.find_offset(params.position))
+    except (UsageError, OSError):
+        return None
+    if completions is None:
+        return None
+    place = types.Range(text.find_position(completions.start), text.find_position(completions.end))
+    kinds = {"key": types.CompletionItemKind.Property, "value": types.CompletionItemKind.EnumMember}
+    return types.CompletionList(
+        is_incomplete=False,
+        items=[
+            types.CompletionItem(
+                suggestion.word,
+                kind=kinds[suggestion.kind],
+                detail=suggestion.detail or None,
+                filter_text=suggestion.word,
+                text_edit=types.TextEdit(place, suggestion.text),
+            )
+            for suggestion in completions.suggestions
+        ],
+    )
+
+
+def _find_definition(server: Server, params: types.DefinitionParams) -> types.Location | None:
+    """Return the file that the value at the cursor names."""
+    found = server.find_document(params.text_document.uri)
+    if found is None:
+        return None
+    path, text, check = found
+    word = server.session.find_word(path, text.find_offset(params.position))
+    target = None if word is None else resolve_path(path, word, check.documents)
+    if target is None:
+        return None
+    start = types.Position(0, 0)
+    return types.Location(server.uris.get(target) or uris.from_fs_path(target) or "", types.Range(start, start))
+
+
+def _list_symbols(server: Server, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol] | None:
+    found = server.find_document(params.text_document.uri)
+    if found is None:
+        return None
+    path, text, check = found
+    document = check.documents.get(path)
+    return None if document is None else convert.build_symbols(document, text)
+
+
+async def _show_report(server: Server, uri: str) -> None:
+    """Write the HTML report of a document into a temporary file, and ask the client to show it."""
+    found = server.find_document(uri)
+    if found is None:
+        return
+    from cfglint_train.reports import html
+
+    path, _, check = found
+    page = "".join(f"{line}\n" for line in html.report(check.result.raw))
+    folder = tempfile.mkdtemp(prefix="cfglint-")
+    target = os.path.join(folder, f"{os.path.basename(path)}.html")
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(page)
+    await server.window_show_document_async(
+        types.ShowDocumentParams(uris.from_fs_path(target) or "", external=True, take_focus=True)
+    )
+
+
+async def _fit(server: Server, uri: str) -> None:
+    """Make the smallest change with which a document's runs fit."""
+    found = server.find_document(uri)
+    if found is None:
+        return
+    result = api.fit([found[0]], server.session.options, server.session.texts, change=True)
+    edits = actions.build_file_edits(server, result.sources)
+    if not edits:
+        message = "no change to this file makes it fit; see the report"
+        server.window_show_message(types.ShowMessageParams(types.MessageType.Info, f"cfglint: {message}"))
+        return
+    await server.workspace_apply_edit_async(
+        types.ApplyWorkspaceEditParams(server.build_workspace_edit(edits), "cfglint: smallest change that fits")
+    )
+
+
+_COMMANDS: Final[dict[str, Callable[..., Any]]] = {REPORT: _show_report, FIT: _fit}
+
+_FEATURES: Final[Iterable[tuple[str, Any, Callable[..., Any]]]] = (
+    (types.INITIALIZED, None, _start),
+    (types.TEXT_DOCUMENT_DID_OPEN, None, _open),
+    (types.TEXT_DOCUMENT_DID_CHANGE, None, _change),
+    (types.TEXT_DOCUMENT_DID_CLOSE, None, _close),
+    (types.TEXT_DOCUMENT_DID_SAVE, None, _change_disk),
+    (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, None, _change_disk),
+    (types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, None, _change_disk),
+    (types.WORKSPACE_DID_CHANGE_CONFIGURATION, None, _change_disk),
+    (
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions(
+            [types.CodeActionKind.QuickFix, f"{types.CodeActionKind.SourceFixAll.value}.cfglint"],
+            resolve_provider=True,
+        ),
+        _list_actions,
+    ),
+    (types.CODE_ACTION_RESOLVE, None, _resolve_action),
+    (types.TEXT_DOCUMENT_HOVER, None, _hover),
+    (types.TEXT_DOCUMENT_CODE_LENS, types.CodeLensOptions(resolve_provider=False), _list_lenses),
+    (types.TEXT_DOCUMENT_INLAY_HINT, None, _list_hints),
+    (types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["-", '"', ".", ":"]), _complete),
+    (types.TEXT_DOCUMENT_DEFINITION, None, _find_definition),
+    (types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, None, _list_symbols),
+)

@@ -1,0 +1,213 @@
+"""Open documents of an editor, each with the outcome of its last check.
+
+Nothing here knows the language server protocol: paths, texts and characters in, records and documents out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from cfglint_train import api
+from cfglint_train.documents.document import Document, Node, Route, Scalar, Sequence
+from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.foundation import filesystem
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
+from cfglint_train.frameworks.lens import Config
+from cfglint_train.runs.run import Run
+
+MARKER: Final = "cfglintcursor"
+"""Name that stands for the word at the cursor while its place in the tree is searched."""
+
+
+class Check(Frozen):
+    """The outcome of a check of one open document."""
+
+    path: str
+    text: str
+    result: api.LintResult
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Runs that the document belongs to."""
+        runs: tuple[Run, ...] = self.result.raw.runs
+        return runs
+
+    @property
+    def documents(self) -> dict[str, Document]:
+        """Documents that the runs were read from, by path."""
+        configs = (config for run in self.runs for config in run.configs)
+        scripts = (script for run in self.runs for script in run.inputs.scripts)
+        origins = (release.origin for run in self.runs for release in run.releases.by_package.values())
+        places = (origin.place for origin in origins if origin.place is not None)
+        documents = (*(config.document for config in configs), *scripts, *(place.document for place in places))
+        return {document.path: document for document in documents}
+
+    def find_config(self, path: str, route: Route) -> tuple[Run, Config] | None:
+        """Return the run and the config that a place in a file belongs to, or None."""
+        candidates = [
+            (run, config)
+            for run in self.runs
+            for config in run.configs
+            if config.document.path == path and route[: len(config.root)] == config.root
+        ]
+        return max(candidates, key=lambda candidate: len(candidate[1].root), default=None)
+
+
+class Setting(Frozen):
+    """A setting at the cursor: its run and config, its route from the config's root, and its node in the text."""
+
+    run: Run
+    config: Config
+    route: Route
+    node: Node
+
+
+class Session:
+    """Open documents and their checks. A check is repeated once a text that it rests on has changed."""
+
+    def __init__(self, options: api.Options = api.DEFAULTS) -> None:
+        """Start without open documents."""
+        self.options = options.replace(force_exclude=True)
+        self.texts: dict[str, str] = {}
+        """Texts of the open documents by absolute path, unsaved changes included."""
+        self._checks: dict[str, Check] = {}
+
+    def put(self, path: str, text: str) -> None:
+        """Open a document, or replace its text."""
+        if self.texts.get(path) != text:
+            self.texts[path] = text
+            self.invalidate(path)
+
+    def close(self, path: str) -> None:
+        """Forget an open document; other documents use the file on disk from now on."""
+        del self.texts[path]
+        self._checks.pop(path, None)
+        self.invalidate(path)
+
+    def invalidate(self, path: str) -> None:
+        """Forget the checks that rest on a file."""
+        for other in self.list_dependents(path):
+            self._checks.pop(other, None)
+
+    def invalidate_all(self) -> None:
+        """Forget all checks, because a file that is not open changed."""
+        self._checks.clear()
+
+    def list_dependents(self, path: str) -> list[str]:
+        """Return the open documents whose checks rest on a file; the document itself is one of them."""
+        return [other for other, check in self._checks.items() if other == path or path in check.documents]
+
+    def list_pending(self) -> list[str]:
+        """Return the open documents without a current check."""
+        return [path for path in self.texts if path not in self._checks]
+
+    def check(self, path: str) -> Check:
+        """Return the current check of an open document. Raise UsageError if the settings are invalid."""
+        if path not in self._checks:
+            self._checks[path] = self._lint(path, self.texts)
+        return self._checks[path]
+
+    def _lint(self, path: str, texts: dict[str, str], options: api.Options | None = None) -> Check:
+        """Check a document with other texts than the open ones."""
+        result = api.lint([path], options or self.options, texts)
+        return Check(path, texts[path], result)
+
+    def find_setting(self, path: str, offset: int) -> Setting | None:
+        """Return the setting at a character of an open document, or None."""
+        check = self.check(path)
+        document = check.documents.get(path)
+        if document is None:
+            return None
+        found = find_route(document, len(check.text[:offset].encode()))
+        return None if found is None else _build_setting(check, path, *found)
+
+    def find_gap(self, path: str, start: int, end: int, replacement: str) -> Setting | None:
+        """Return the setting that appears if `MARKER` replaces the characters `start` to `end`, or None.
+
+        `replacement` contains `MARKER`. The text at the cursor is often incomplete and does not parse; with the marker
+        in its place, it does.
+        """
+        text = self.texts[path]
+        texts = {**self.texts, path: text[:start] + replacement + text[end:]}
+        check = self._lint(path, texts, self.options.replace(select=()))
+        document = check.documents.get(path)
+        if document is None:
+            return None
+        offset = texts[path].index(MARKER, start)
+        found = find_route(document, len(texts[path][:offset].encode()))
+        return None if found is None else _build_setting(check, path, *found)
+
+    def find_word(self, path: str, offset: int) -> str | None:
+        """Return the scalar at a character of an open document, or None."""
+        check = self.check(path)
+        document = check.documents.get(path)
+        found = None if document is None else find_route(document, len(check.text[:offset].encode()))
+        return found[1].text if found is not None and isinstance(found[1], Scalar) else None
+
+
+def _build_setting(check: Check, path: str, route: Route, node: Node) -> Setting | None:
+    found = check.find_config(path, route)
+    if found is None:
+        return None
+    run, config = found
+    return Setting(run, config, route[len(config.root) :], node)
+
+
+def find_route(document: Document, offset: int) -> tuple[Route, Node] | None:
+    """Return the route of the innermost key or value at a byte of a document, with its node, or None."""
+    route: list[str | int] = []
+    node: Node | None = document.root
+    found: Node | None = None
+    while node is not None:
+        step, node, is_key = _step_into(node, offset)
+        if step is None:
+            break
+        route.append(step)
+        found = node
+        if is_key:
+            break
+    return None if found is None else (tuple(route), found)
+
+
+def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, bool]:
+    """Return the step, the child and whether the offset is in the child's key; a step of None if there is no child."""
+    if isinstance(node, MappingNode):
+        for entry in node.entries:
+            if entry.name is not None and entry.span.start <= offset <= entry.span.end:
+                return entry.name, entry.value, offset <= entry.key.span.end
+    elif isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            if _covers(item, offset):
+                return index, item, False
+    return None, None, False
+
+
+def _covers(node: Node, offset: int) -> bool:
+    """Return whether an offset is in a node. The span of a command may not cover its arguments."""
+    if node.span.start <= offset <= node.span.end:
+        return True
+    return isinstance(node, MappingNode) and any(entry.span.start <= offset <= entry.span.end for entry in node.entries)
+
+
+def resolve_path(path: str, word: str, documents: Iterable[str]) -> str | None:
+    """Return the file that a word in a file names, or None.
+
+    A document of the run is named by the end of its path. Other files are looked for from the file's folder upwards,
+    to the root of the repository.
+    """
+    ending = os.path.normpath(word).replace(os.sep, "/").lstrip("./")
+    match = next((other for other in documents if ending and f"/{other}".endswith(f"/{ending}")), None)
+    if match is not None:
+        return match
+    folder = os.path.dirname(path)
+    while word.strip():
+        candidate = os.path.normpath(os.path.join(folder, word))
+        if filesystem.is_file(candidate):
+            return candidate
+        parent = os.path.dirname(folder)
+        if parent == folder or any(filesystem.exists(os.path.join(folder, mark)) for mark in filesystem.MARKS):
+            return None
+        folder = parent
+    return None
