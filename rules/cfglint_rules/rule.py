@@ -54,6 +54,8 @@ class Rule(Frozen):
     """True if the rule compares numbers that unseen options of the launch may override."""
     folds: bool = False
     """True if reports show its findings with one cause once per repository, with their places."""
+    tag: Literal["deprecated", "unnecessary"] | None = None
+    """Way in which editors show the text that it reports: struck through, or faded."""
     reported_by_engine: Occasion | None = None
     """Occasion on which the engine itself reports under this rule's code."""
     unchecked: Literal["memory", "host", "keys", "run"] | None = None

@@ -20,14 +20,14 @@ from cfglint_rules.registry import RULES
 from cfglint_train import api
 from cfglint_train.documents.document import Position
 from cfglint_train.findings.finding import Finding
-from cfglint_train.front import addresses, cli, completion, progress
+from cfglint_train.front import cli, completion, progress
 from cfglint_train.front.commands import output
 from cfglint_train.front.commands.check_flags import build_check_parser
 from cfglint_train.front.commands.completion import capture_help
 from cfglint_train.front.terminal import detect_style
 from cfglint_train.judging.result import Result
 from cfglint_train.plan.fields import FIELDS
-from cfglint_train.reports import effective, statistics
+from cfglint_train.reports import addresses, effective, statistics
 from cfglint_train.reports.style import Style
 from cfglint_train.settings.settings import Settings
 from cfglint_train.version import VERSION

@@ -9,7 +9,7 @@ from tests.support.corpus import REPOSITORY
 
 OWN_DATA = {
     "lint/cfglint_train/calibration/measurements.py", "lint/cfglint_train/calibration/rows.py",
-    "lint/cfglint_train/front/addresses.py", "lint/cfglint_train/front/init/source.py",
+    "lint/cfglint_train/reports/addresses.py", "lint/cfglint_train/front/init/source.py",
     "lint/cfglint_train/fitting/moves.py", "lint/cfglint_train/foundation/credentials.py",
     "lint/cfglint_train/frameworks/chat_templates.py", "lint/cfglint_train/frameworks/hf_scripts/recognise.py",
     "lint/cfglint_train/front/replay.py", "lint/cfglint_train/front/starter.py",
@@ -17,7 +17,7 @@ OWN_DATA = {
     "lint/cfglint_train/frameworks/registry.py", "lint/cfglint_train/frameworks/requires.py",
     "lint/cfglint_train/hardware/gpus.py", "lint/cfglint_train/memory/calibration/__init__.py",
     "lint/cfglint_train/models/blocks.py", "lint/cfglint_train/models/lookup.py",
-    "lint/cfglint_train/models/modules.py",
+    "lint/cfglint_train/models/modules.py", "lint/cfglint_train/plan/field_docs.py",
     "lint/cfglint_train/models/olmo_core.py", "lint/cfglint_train/repository/lookalikes.py",
     "lint/cfglint_train/launches/bundled_files.py", "lint/cfglint_train/forks/vendored.py",
     "lint/cfglint_train/reports/html/page.py", "rules/cfglint_rules/catalogue.py", "rules/cfglint_rules/registry.py",

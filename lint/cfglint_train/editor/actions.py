@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
 from cfglint_train import api
 from cfglint_train.editor import convert
+from cfglint_train.editor.connection import Server
 from cfglint_train.editor.session import Check
 from cfglint_train.hardware import gpus
 from cfglint_train.records import Finding
-
-if TYPE_CHECKING:
-    from cfglint_train.editor.server import Server
 
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
 _FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}

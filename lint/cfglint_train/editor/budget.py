@@ -37,15 +37,15 @@ def list_budget_lines(check: Check) -> Iterator[BudgetLine]:
         if worst is not None and places.is_lacking_room(worst):
             yield BudgetLine(top, "fit", "fit")
         for field in SIZES:
-            yield from _describe_size(run, field)
+            yield from _describe_size(run, shown, field)
 
 
-def _describe_size(run: Run, field: Field) -> Iterator[BudgetLine]:
-    """Yield the line above the setting of a size in the main config."""
+def _describe_size(run: Run, shown: Run, field: Field) -> Iterator[BudgetLine]:
+    """Yield the line above the setting of a size in the main config; `shown` may have misspelled keys corrected."""
     value = run.resolved_plan.values.get(field)
     if value is None or not value.value or value.origin.kind != "explicit" or value.origin.place is None:
         return
     if value.origin.place.document is run.main.document:
-        peak = places.judge_place(run, "gpu")
+        peak = places.judge_place(shown, "gpu")
         size = f"{format_gib(peak.budget.expected)}; " if peak is not None else ""
-        yield BudgetLine(value.origin.place, f"{size}{describe_largest(run, field)}", None)
+        yield BudgetLine(value.origin.place, f"{size}{describe_largest(shown, field)}", None)

@@ -20,8 +20,8 @@ from pygls.workspace import PositionCodec
 from cfglint_rules import registry
 from cfglint_train.documents.document import Document, Entry, Mapping, Node, Scalar, Sequence, Span
 from cfglint_train.foundation.typed import Final, Protocol
-from cfglint_train.front.addresses import find_rule_pages
 from cfglint_train.records import Failure, Finding
+from cfglint_train.reports.addresses import find_rule_pages
 from cfglint_train.reports.style import Style
 
 SOURCE: Final = "cfglint"
@@ -31,11 +31,9 @@ _SEVERITIES: Final = {
     "info": types.DiagnosticSeverity.Information,
 }
 _TAGS: Final = {
-    "KEY002": types.DiagnosticTag.Deprecated,
-    "KEY005": types.DiagnosticTag.Unnecessary,
-    "SYN005": types.DiagnosticTag.Unnecessary,
+    "deprecated": types.DiagnosticTag.Deprecated,
+    "unnecessary": types.DiagnosticTag.Unnecessary,
 }
-"""Tags by rule: keys that were renamed or removed, keys without effect, comments without effect."""
 
 
 class Spanned(Protocol):
@@ -122,8 +120,8 @@ class Texts(Protocol):
 
 def build_diagnostic(finding: Finding, text: Text, read: Texts) -> types.Diagnostic:
     """Return the diagnostic of a finding in the file with a text; `read` has the texts of the related places."""
-    address = Style(pages=find_rule_pages()).build_page_url(finding.code, registry.RULES[finding.code].name)
-    tag = _TAGS.get(finding.code)
+    rule = registry.RULES[finding.code]
+    address = Style(pages=find_rule_pages()).build_page_url(rule.code, rule.name)
     return types.Diagnostic(
         range=text.convert_range(finding),
         message=format_message(finding),
@@ -131,7 +129,7 @@ def build_diagnostic(finding: Finding, text: Text, read: Texts) -> types.Diagnos
         code=finding.code,
         code_description=None if address is None else types.CodeDescription(address),
         source=SOURCE,
-        tags=None if tag is None else [tag],
+        tags=None if rule.tag is None else [_TAGS[rule.tag]],
         related_information=[
             types.DiagnosticRelatedInformation(
                 types.Location(uris.from_fs_path(place.path) or "", read.get(place.path).convert_range(place)),

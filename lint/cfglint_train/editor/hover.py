@@ -51,7 +51,7 @@ def describe_setting(setting: Setting) -> str:
         meaning = load_meanings().get(field, "")
         effective = f"`{field}` = `{format_value(value.value)}` ({describe_origin(value.origin)})"
         lines.append(f"{effective}: {meaning}" if meaning else effective)
-        lines += _describe_memory(setting.run, field, value.value)
+        lines += _describe_memory(places.choose_worse(setting.run), field, value.value)
     return "\n\n".join(lines)
 
 
@@ -126,11 +126,17 @@ def describe_largest(run: Run, field: Field) -> str:
 
 
 def _find_largest_batch(run: Run) -> int:
-    return find_largest(run, "batch.micro")
+    return find_largest(run, "batch.micro", _fits_gpu)
 
 
 def _find_largest_length(run: Run) -> int:
-    return find_largest(run, "sequence.length")
+    return find_largest(run, "sequence.length", _fits_gpu)
+
+
+def _fits_gpu(run: Run) -> bool:
+    """Return whether the upper bound fits on the GPU; host and disk hardly depend on sizes of a step."""
+    gpu = places.judge_place(run, "gpu")
+    return gpu is not None and gpu.verdict == "fits"
 
 
 _LARGEST: Final = {"batch.micro": _find_largest_batch, "sequence.length": _find_largest_length}

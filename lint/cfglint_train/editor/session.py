@@ -115,13 +115,15 @@ class Session:
         return Check(path, texts[path], result)
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
-        """Return the setting at a character of an open document, or None."""
-        check = self.check(path)
-        document = check.documents.get(path)
-        if document is None:
-            return None
-        found = find_route(document, len(check.text[:offset].encode()))
-        return None if found is None else _build_setting(check, path, *found)
+        """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""
+        own = self.check(path)
+        for check in (own, *self._checks.values()):
+            document = check.documents.get(path)
+            found = None if document is None else find_route(document, len(own.text[:offset].encode()))
+            setting = None if found is None else _build_setting(check, path, *found)
+            if setting is not None:
+                return setting
+        return None
 
     def find_gap(self, path: str, start: int, end: int, replacement: str) -> Setting | None:
         """Return the setting that appears if `MARKER` replaces the characters `start` to `end`, or None.

@@ -18,11 +18,10 @@ from cfglint_train.foundation.budget import Budget, read_processor_time
 from cfglint_train.foundation.credentials import mask
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.front import addresses
 from cfglint_train.front.commands.check_flags import build_check_parser
 from cfglint_train.front.commands.options import add_baseline, build_options
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE, apply_flags, has_failures
-from cfglint_train.reports import github, markdown, rdjson, sarif, text
+from cfglint_train.reports import addresses, github, markdown, rdjson, sarif, text
 from cfglint_train.reports.escape import escape_command_message, escape_line_start, escape_text
 from cfglint_train.reports.style import Style
 from cfglint_train.settings.settings import FAIL_ON

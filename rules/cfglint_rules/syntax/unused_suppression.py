@@ -30,7 +30,13 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.settings import pragmas
 
 RULE: Final = Rule(
-    "SYN005", "unused-suppression", "warning", scope="file", fix="safe", reported_by_engine="suppression"
+    "SYN005",
+    "unused-suppression",
+    "warning",
+    scope="file",
+    fix="safe",
+    reported_by_engine="suppression",
+    tag="unnecessary",
 )
 
 

@@ -56,7 +56,9 @@ from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
-RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True, folds=True)
+RULE: Final = Rule(
+    "KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True, folds=True, tag="unnecessary"
+)
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -94,7 +94,16 @@ from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 from cfglint_train.plan.releases import BestRelease
 
-RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
+RULE: Final = Rule(
+    "KEY002",
+    "removed-key",
+    "error",
+    scope="config",
+    fix="safe",
+    refuses=True,
+    rests_on_vocabulary=True,
+    tag="deprecated",
+)
 
 _MAX_LISTED_KEYS: Final = 3
 """Maximum number of keys that a merged message lists."""

@@ -73,7 +73,7 @@ def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
         style = Style(options.color == "always", quiet=options.quiet)
     else:
         style = terminal.detect_style(stream, options.color)._replace(quiet=options.quiet)
-    from cfglint_train.front import addresses
+    from cfglint_train.reports import addresses
 
     return style._replace(pages=settings.rule_url or addresses.find_rule_pages())
 

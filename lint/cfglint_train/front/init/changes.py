@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.foundation import atomic, regular_files, toml
-from cfglint_train.front.addresses import find_address
 from cfglint_train.front.init import hook, settings_table, workflow
 from cfglint_train.front.init.questions import Answers
 from cfglint_train.front.init.source import PLACEHOLDER
 from cfglint_train.front.init.survey import Survey
+from cfglint_train.reports.addresses import find_address
 from cfglint_train.reports.escape import escape_diff_line, escape_text
 from cfglint_train.settings.settings import NAMES
 

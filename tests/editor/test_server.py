@@ -1,0 +1,310 @@
+"""The language server as editors use it: a real process, driven by a real client over its pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lsprotocol import types
+
+from cfglint_train import api
+from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.editor import Editor
+
+CASES = REPOSITORY / "fixtures" / "cases"
+SFT = """\
+base_model: Qwen/Qwen2.5-0.5B
+datasets: [{path: data/train.jsonl, type: alpaca}]
+sequence_len: 2048
+micro_batch_size: 4
+optimizer: adamw_torch
+"""
+FIX_ALL = "source.fixAll.cfglint"
+
+
+def run(steps: Callable[[Editor], Coroutine[Any, Any, None]], *folders: Path, **options: Any) -> None:
+    """Run steps in an editor with workspace folders."""
+
+    async def drive() -> None:
+        async with Editor(*folders, **options) as editor:
+            await steps(editor)
+
+    asyncio.run(drive())
+
+
+def copy_case(folder: Path, name: str, *others: str) -> Path:
+    """Copy a case of the fixtures and return its first file in the copy."""
+    shutil.copytree(CASES / name, folder / name)
+    return folder / name / next(iter(others))
+
+
+FILES = (
+    ("fixtures/cases/5-axolotl-3b/llama-3b.yaml", "micro_batch_size", "`batch.micro` = `4`", "does not fit"),
+    ("fixtures/cases/2-llamafactory-236b/zero3.yaml", "cutoff_len", "`sequence.length`", "does not fit"),
+    ("fixtures/cases/3-openrlhf-16b/train_ppo.sh", "--micro_train_batch_size", "`batch.micro` = `4`", "does not"),
+    ("fixtures/cases/1-olmo-64-nodes/olmo-7b.yaml", "max_sequence_length", "`sequence.length` = `4096`", "host"),
+    ("fixtures/cases/4-olmo-syncs/olmo_core_7b.py", "rank_microbatch_size", "`batch.", "GiB"),
+    ("fixtures/trl/sft.yaml", "per_device_train_batch_size", "`batch.micro`", "GiB"),
+)
+"""A file per framework, with a key, its hover text and its lenses."""
+
+
+def test_every_framework_has_every_feature(tmp_path: Path) -> None:
+    """Diagnostics are those of a lint; hover, lenses and outline are about the file."""
+    shutil.copytree(CASES, tmp_path / "cases")
+    shutil.copytree(REPOSITORY / "fixtures" / "trl", tmp_path / "cases" / "trl")
+
+    async def steps(editor: Editor) -> None:
+        for file, key, hover, lens in FILES:
+            path = tmp_path / "cases" / Path(file).parent.name / Path(file).name
+            document = editor.open(path)
+            diagnostics = await editor.wait(document)
+            findings = [one for one in api.lint([path]).findings if one.path == path.as_posix()]
+            assert [one.code for one in diagnostics] == [one.code for one in findings]
+            assert hover in str(await editor.hover(document, key))
+            lenses = await editor.client.text_document_code_lens_async(types.CodeLensParams(document))
+            assert lens in " ".join(one.command.title for one in lenses or [] if one.command)
+            symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+            assert key in str(symbols)
+
+    run(steps, tmp_path)
+
+
+@pytest.mark.slow
+@needs_corpus
+def test_diagnostics_equal_the_report_of_the_command() -> None:
+    """Every upstream file has the code, severity, message and place that the JSON report states."""
+    paths = list_corpus_files(".yaml", ".yml", ".json", ".sh", ".py")
+    expected: dict[str, set[Any]] = {}
+    for path in paths:
+        for finding in api.lint([path], api.Options(force_exclude=True, no_cache=True)).findings:
+            place = (finding.line, finding.column, finding.end_line, finding.end_column)
+            expected.setdefault(finding.path, set()).add((finding.code, finding.severity, finding.message, place))
+
+    async def steps(editor: Editor) -> None:
+        found: dict[str, set[Any]] = {}
+        for path in paths:
+            if path.stat().st_size:
+                await editor.wait(document := editor.open(path))
+                editor.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
+        for params in editor.history:
+            for one in params.diagnostics:
+                found.setdefault(params.uri.removeprefix("file://"), set()).add(read_diagnostic(one))
+        assert found == expected
+
+    run(steps)
+
+
+def read_diagnostic(one: types.Diagnostic) -> tuple[Any, ...]:
+    """Return code, severity, headline and place of a diagnostic as the JSON report states them (ASCII lines)."""
+    severity = {1: "error", 2: "warning", 3: "info"}[one.severity or 0]
+    start, end = one.range.start, one.range.end
+    place = (start.line + 1, start.character + 1, end.line + 1, end.character + 1)
+    return one.code, severity, one.message.split("\n")[0], place
+
+
+def test_the_last_of_many_edits_wins(tmp_path: Path) -> None:
+    """After 200 changes in two seconds, the diagnostics are those of the last text, and none is stale."""
+    path = tmp_path / "sft.yaml"
+    path.write_text(SFT)
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path)
+        await editor.wait(document)
+        for number in range(199):
+            editor.change(document, f"{SFT}unknown_{number}: 1\n")
+            await asyncio.sleep(0.01)
+        editor.change(document, SFT + "sequence_length: 1024\n")
+        (finding,) = [one for one in await editor.wait(document) if one.code == "KEY001"]
+        assert "sequence_length" in finding.message
+        await asyncio.sleep(0.5)
+        assert editor.history[-1].version == 201
+        versions = [params.version for params in editor.history if params.uri == document.uri]
+        assert versions == sorted(versions, key=lambda version: version or 0)
+
+    run(steps, tmp_path)
+
+
+def test_a_companion_that_is_open_counts_before_it_is_saved(tmp_path: Path) -> None:
+    """A change of an open DeepSpeed file changes the findings of the config that names it; so does one on disk."""
+    path = copy_case(tmp_path, "2-llamafactory-236b", "zero3-offload.yaml")
+    companion = path.parent / "ds_z3_offload_config.json"
+
+    async def steps(editor: Editor) -> None:
+        document, other = editor.open(path), editor.open(companion)
+        await editor.wait(document)
+        lenses = await editor.client.text_document_code_lens_async(types.CodeLensParams(document))
+        editor.change(other, companion.read_text().replace('"stage": 3', '"stage": 2'))
+        await editor.wait(other)
+        changed = await editor.client.text_document_code_lens_async(types.CodeLensParams(document))
+        assert (lenses or [])[0].command != (changed or [])[0].command
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(other))
+        again = await editor.client.text_document_code_lens_async(types.CodeLensParams(document))
+        assert again == lenses
+        target = await editor.client.text_document_definition_async(
+            types.DefinitionParams(document, editor.locate(document, "ds_z3_offload"))
+        )
+        assert isinstance(target, types.Location)
+        assert target.uri == companion.as_uri()
+
+    run(steps, tmp_path)
+
+
+def test_actions_are_the_fixes_of_the_command(tmp_path: Path) -> None:
+    """The action for a whole file writes what `--fix` writes; each quick fix ends its finding."""
+    path = copy_case(tmp_path, "5-axolotl-3b", "llama-3b.yaml")
+    # The settings of the cases live one folder above, so the facts of this run are assumed here.
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path)
+        await editor.wait(document)
+        actions = await editor.list_actions(document)
+        everything = editor.edit(actions.pop("Fix all safe problems (cfglint)").edit)
+        assert everything == {
+            Path(name).as_uri(): text.decode() for name, text in api.fix([path], unsafe=False).sources.items()
+        }
+        for title, action in actions.items():
+            text = editor.edit(action.edit)[document.uri]
+            after = api.lint([path], sources={path.as_posix(): text})
+            left = {(one.code, one.message) for one in after.findings}
+            for one in action.diagnostics or []:
+                assert (one.code, one.message.split("\n")[0]) not in left, title
+        assert [title for title in actions if "unsafe" in title]
+        assert [title for title in actions if title.startswith("Ignore KEY001")]
+        only = await editor.list_actions(document, FIX_ALL)
+        assert list(only) == ["Fix all safe problems (cfglint)"]
+        await editor.client.workspace_execute_command_async(types.ExecuteCommandParams("cfglint.fit", [document.uri]))
+        fitted = api.fit([path], change=True).sources
+        assert editor.edit(editor.applied[-1]) == {Path(name).as_uri(): text.decode() for name, text in fitted.items()}
+        await editor.client.workspace_execute_command_async(
+            types.ExecuteCommandParams("cfglint.report", [document.uri])
+        )
+        (shown,) = editor.shown
+        assert "<title>" in Path(shown.removeprefix("file://")).read_text(encoding="utf-8")
+
+    run(steps, tmp_path)
+
+
+def test_completion_knows_the_release(tmp_path: Path) -> None:
+    """Keys and listed values are offered where they belong, although the text does not parse while it is typed."""
+
+    async def steps(editor: Editor) -> None:
+        for number, (line, label, inserted) in enumerate(
+            (
+                ("gradient_acc", "gradient_accumulation_steps", "gradient_accumulation_steps: "),
+                ("optimizer: ada", "adopt_adamw", "adopt_adamw"),
+                ("bf16: ", "true", "true"),
+                ("datasets:\n  - path: x\n    ty", "type", "type: "),
+            )
+        ):
+            key = line.split(":")[0]
+            text = "".join(one for one in SFT.splitlines(keepends=True) if not one.startswith(key)) + line
+            document = editor.open(tmp_path / f"sft{number}.yaml", text)
+            position = types.Position(text.count("\n"), len(text.rsplit("\n", 1)[-1]))
+            offered = await editor.complete(document, position)
+            assert offered[label] == inserted
+            assert "base_model" not in offered
+
+    run(steps, tmp_path)
+
+
+def test_completion_in_json_and_scripts(tmp_path: Path) -> None:
+    """A DeepSpeed file completes beside the config that names it, a launch script its flags."""
+    config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = config.parent / "ds_z3_config.json"
+    script = copy_case(tmp_path, "3-openrlhf-16b", "train_ppo.sh")
+
+    async def steps(editor: Editor) -> None:
+        await editor.wait(editor.open(config))
+        text = companion.read_text().replace('"overlap_comm"', '"redu')
+        document = editor.open(companion, text)
+        assert "reduce_scatter" in await editor.complete(document, editor.locate(document, '"redu', 5))
+        text = script.read_text().replace("--micro_train_batch_size", "--micro_tr")
+        document = editor.open(script, text)
+        assert "--micro_train_batch_size" in await editor.complete(document, editor.locate(document, "--micro_tr ", 10))
+
+    run(steps, tmp_path)
+
+
+def test_positions_count_utf16_units(tmp_path: Path) -> None:
+    """Emoji and CJK before a finding or the cursor move neither; files outside every folder are checked."""
+    text = SFT + 'wandb_name: "训练🚀🚀"\n? "🚀" \n'.replace('? "🚀" \n', "") + "hub_x: {🚀🚀: 1, y: 2} # 🚀\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        (finding,) = [one for one in await editor.wait(document) if one.code == "KEY001"]
+        line = text.split("\n")[finding.range.start.line]
+        units = line.encode("utf-16-le")[2 * finding.range.start.character : 2 * finding.range.end.character]
+        assert units.decode("utf-16-le").startswith("hub_x")
+        fix = (await editor.list_actions(document))["Ignore KEY001 (unknown-key) here"]
+        assert "训练🚀🚀" in editor.edit(fix.edit)[document.uri]
+        assert await editor.hover(document, "micro_batch") is not None
+
+    run(steps)
+
+
+def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
+    """Two roots have their own settings; a change of a settings file counts at once, invalid settings are named."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+        (folder / "sft.yaml").write_text(SFT + "unknown_key: 1\n")
+    (second / "cfglint.toml").write_text('ignore = ["KEY001"]\n')
+
+    async def steps(editor: Editor) -> None:
+        noisy, quiet = editor.open(first / "sft.yaml"), editor.open(second / "sft.yaml")
+        assert "KEY001" in {one.code for one in await editor.wait(noisy)}
+        assert "KEY001" not in {one.code for one in await editor.wait(quiet)}
+        for content, expected in (('ignore = ["XXX001"]\n', "not checked: "), ("", "unknown_key")):
+            (second / "cfglint.toml").write_text(content)
+            editor.published.pop(quiet.uri)
+            editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+            assert [one for one in await editor.wait(quiet) if expected in one.message]
+        (first / "sft.yaml").rename(first / "renamed.yaml")
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(noisy))
+        await editor.wait(editor.open(first / "renamed.yaml"))
+        assert editor.published[noisy.uri].diagnostics == ()
+
+    run(steps, first, second)
+
+
+def test_a_crash_of_a_rule_is_a_diagnostic(tmp_path: Path) -> None:
+    """The server lives on if a rule crashes, and if the check as a whole does."""
+    program = """if True:
+        import sys
+        from cfglint_rules import registry
+        from cfglint_train.editor import server, session
+        from cfglint_train.front import cli
+        lint = session.api.lint
+        def break_down(paths, *rest):
+            if "break" in rest[1][paths[0]]:
+                raise RuntimeError("a defect")
+            return lint(paths, *rest)
+        session.api.lint = break_down
+        cli.main(["server"])
+    """
+    path = tmp_path / "sft.yaml"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path, SFT + "# break\n")
+        assert ["a defect" in one.message for one in await editor.wait(document)] == [True]
+        editor.change(document, SFT)
+        assert "a defect" not in str(await editor.wait(document))
+
+    run(steps, tmp_path, command=("-c", program))
+
+
+def test_a_long_file_is_checked(tmp_path: Path) -> None:
+    """A file of 10,000 lines has diagnostics on its last line."""
+    text = SFT + "".join(f"# line {number}\n" for number in range(10_000)) + "unknown_key: 1\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        (finding,) = [one for one in await editor.wait(document) if one.code == "KEY001"]
+        assert finding.range.start.line == text.count("\n") - 1
+
+    run(steps, tmp_path)
