@@ -23,7 +23,7 @@ from functools import cached_property, partial
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
-from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Text, load_fixed_settings
+from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Request, Text, load_fixed_settings
 from cfglint_train.request import build_request as requested
 from cfglint_train.settings.cluster_facts import FactError
 from cfglint_train.settings.error import SettingsError
@@ -309,10 +309,15 @@ def lint(
     `digest` is for reports: it is called on every run, in the process that built the run. Its results are in
     `raw.digests`.
     """
+    request = requested(paths, options, sources)
+    return lint_request(request._replace(options=request.options._replace(jobs=options.jobs, digest=digest)))
+
+
+def lint_request(request: Request) -> LintResult:
+    """Check the files of a request that is already translated."""
     from cfglint_train.judging import dispatch
 
-    request = requested(paths, options, sources)
-    result = dispatch.lint(request.workspace, request.files, request.options._replace(jobs=options.jobs, digest=digest))
+    result = dispatch.lint(request.workspace, request.files, request.options)
     if any(finding.intent is not None for finding in result.findings):
         from cfglint_train.judging.remedies import attach_edits
 

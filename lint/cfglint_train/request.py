@@ -115,11 +115,15 @@ class Request(Frozen):
 
 
 def build_request(
-    paths: PathLike | Iterable[PathLike] | None, options: Options, sources: Mapping[str, Text] | None
+    paths: PathLike | Iterable[PathLike] | None,
+    options: Options,
+    sources: Mapping[str, Text] | None,
+    earlier: Workspace | None = None,
 ) -> Request:
     """Translate a call for the engine.
 
-    Raises `UsageError` (`OptionError`, `FactError`, `SettingsError`) if it is invalid.
+    `earlier`: the workspace of a call with the same options since which no file on the disk has changed. Raises
+    `UsageError` (`OptionError`, `FactError`, `SettingsError`) if it is invalid.
     """
     from cfglint_train.foundation import deadline, regular_files
     from cfglint_train.judging.dispatch import open_workspace
@@ -143,7 +147,7 @@ def build_request(
     if paths is None:
         paths = ["."] if sources is None else list(texts)
     requested_paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    workspace = open_workspace(lint_options, texts)
+    workspace = open_workspace(lint_options, texts) if earlier is None else earlier.reopen(texts)
     budget = _build_budget(options, workspace)
     lint_options = lint_options._replace(budget=budget)
     requested = [os.fspath(path) for path in requested_paths]

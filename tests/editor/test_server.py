@@ -279,12 +279,12 @@ def test_a_crash_of_a_rule_is_a_diagnostic(tmp_path: Path) -> None:
         from cfglint_rules import registry
         from cfglint_train.editor import server, session
         from cfglint_train.front import cli
-        lint = session.api.lint
-        def break_down(paths, *rest):
-            if "break" in rest[1][paths[0]]:
+        lint = session.api.lint_request
+        def break_down(request):
+            if b"break" in request.sources[request.files[0]]:
                 raise RuntimeError("a defect")
-            return lint(paths, *rest)
-        session.api.lint = break_down
+            return lint(request)
+        session.api.lint_request = break_down
         cli.main(["server"])
     """
     path = tmp_path / "sft.yaml"

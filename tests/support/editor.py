@@ -24,7 +24,8 @@ CAPABILITIES = types.ClientCapabilities(
         ),
     ),
     workspace=types.WorkspaceClientCapabilities(
-        workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True)
+        workspace_edit=types.WorkspaceEditClientCapabilities(document_changes=True),
+        did_change_watched_files=types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True),
     ),
 )
 
@@ -51,6 +52,7 @@ class Editor:
         for name, method in (
             (types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS, self._receive),
             (types.WORKSPACE_APPLY_EDIT, self._apply),
+            (types.CLIENT_REGISTER_CAPABILITY, lambda _: None),
             (types.WINDOW_SHOW_DOCUMENT, self._show),
             (types.WINDOW_SHOW_MESSAGE, lambda message: self.messages.append(message.message)),
         ):

@@ -43,9 +43,9 @@ def list_actions(
 
 def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction:
     """Return the action with its edit; only the fix of a whole file is computed this late."""
-    found = server.find_document(action.data["uri"]) if isinstance(action.data, dict) else None
-    if found is not None:
-        outcome = api.fix([found[0]], server.session.options, server.session.texts, unsafe=False)
+    document = server.find_document(action.data["uri"]) if isinstance(action.data, dict) else None
+    if document is not None:
+        outcome = api.fix([document[0]], server.session.options, server.session.texts, unsafe=False)
         action.edit = server.build_workspace_edit(build_file_edits(server, outcome.sources))
     return action
 
@@ -68,8 +68,8 @@ def _is_within(finding: Finding, path: str, text: convert.Text, place: types.Ran
     """Return whether a finding in a file touches the lines of a range."""
     if finding.path != path:
         return False
-    own = text.convert_range(finding)
-    return own.start.line <= place.end.line and place.start.line <= own.end.line
+    lines = text.convert_range(finding)
+    return lines.start.line <= place.end.line and place.start.line <= lines.end.line
 
 
 def _list_fixes(server: Server, finding: Finding, text: convert.Text) -> Iterator[types.CodeAction]:

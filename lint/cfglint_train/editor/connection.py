@@ -74,9 +74,9 @@ class Server(LanguageServer):
         diagnostics: dict[str, list[types.Diagnostic]] = {path: [] for path in self.session.texts}
         for check in checks:
             for path, diagnostic in self._list_diagnostics(check):
-                known = diagnostics.setdefault(path, [])
-                if diagnostic not in known:
-                    known.append(diagnostic)
+                listed = diagnostics.setdefault(path, [])
+                if diagnostic not in listed:
+                    listed.append(diagnostic)
         for path, reason in self._failed.items():
             if path in diagnostics:
                 start = types.Position(0, 0)

@@ -45,6 +45,7 @@ def _start(server: Server, _: types.InitializedParams) -> None:
         watchers = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher(_WATCHED)])
         registration = types.Registration("cfglint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers)
         server.client_register_capability(types.RegistrationParams([registration]))
+        server.session.is_told_of_changes = True
 
 
 def _open(server: Server, params: types.DidOpenTextDocumentParams) -> None:
@@ -76,8 +77,8 @@ def _change_disk(server: Server, _: Any) -> None:
 
 
 def _list_actions(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
-    found = server.find_document(params.text_document.uri)
-    return None if found is None else list(actions.list_actions(server, *found, params))
+    document = server.find_document(params.text_document.uri)
+    return None if document is None else list(actions.list_actions(server, *document, params))
 
 
 def _resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction:
@@ -85,10 +86,10 @@ def _resolve_action(server: Server, action: types.CodeAction) -> types.CodeActio
 
 
 def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
-    found = server.find_document(params.text_document.uri)
-    if found is None:
+    document = server.find_document(params.text_document.uri)
+    if document is None:
         return None
-    path, text, check = found
+    path, text, check = document
     setting = server.session.find_setting(path, text.find_offset(params.position))
     if setting is None:
         return None
@@ -98,10 +99,10 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
 
 
 def _list_lenses(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
-    found = server.find_document(params.text_document.uri)
-    if found is None:
+    document = server.find_document(params.text_document.uri)
+    if document is None:
         return None
-    _, text, check = found
+    _, text, check = document
     return [
         types.CodeLens(
             text.convert_span(line.place.document, line.place.span),
@@ -115,11 +116,11 @@ def _list_lenses(server: Server, params: types.CodeLensParams) -> list[types.Cod
 
 def _list_hints(server: Server, params: types.InlayHintParams) -> list[types.InlayHint] | None:
     """Return the budget as hints at line ends, for clients that show no code lenses."""
-    found = server.find_document(params.text_document.uri)
+    document = server.find_document(params.text_document.uri)
     capabilities = server.client_capabilities.text_document
-    if found is None or (capabilities and capabilities.code_lens):
+    if document is None or (capabilities and capabilities.code_lens):
         return None
-    _, text, check = found
+    _, text, check = document
     hints = []
     for line in budget.list_budget_lines(check):
         place = text.convert_span(line.place.document, line.place.span).end
@@ -158,10 +159,10 @@ def _complete(server: Server, params: types.CompletionParams) -> types.Completio
 
 def _find_definition(server: Server, params: types.DefinitionParams) -> types.Location | None:
     """Return the file that the value at the cursor names."""
-    found = server.find_document(params.text_document.uri)
-    if found is None:
+    document = server.find_document(params.text_document.uri)
+    if document is None:
         return None
-    path, text, check = found
+    path, text, check = document
     word = server.session.find_word(path, text.find_offset(params.position))
     target = None if word is None else resolve_path(path, word, check.documents)
     if target is None:
@@ -171,22 +172,22 @@ def _find_definition(server: Server, params: types.DefinitionParams) -> types.Lo
 
 
 def _list_symbols(server: Server, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol] | None:
-    found = server.find_document(params.text_document.uri)
-    if found is None:
+    document = server.find_document(params.text_document.uri)
+    if document is None:
         return None
-    path, text, check = found
-    document = check.documents.get(path)
-    return None if document is None else convert.build_symbols(document, text)
+    path, text, check = document
+    tree = check.documents.get(path)
+    return None if tree is None else convert.build_symbols(tree, text)
 
 
 async def _show_report(server: Server, uri: str) -> None:
     """Write the HTML report of a document into a temporary file, and ask the client to show it."""
-    found = server.find_document(uri)
-    if found is None:
+    document = server.find_document(uri)
+    if document is None:
         return
     from cfglint_train.reports import html
 
-    path, _, check = found
+    path, _, check = document
     page = "".join(f"{line}\n" for line in html.report(check.result.raw))
     folder = tempfile.mkdtemp(prefix="cfglint-")
     target = os.path.join(folder, f"{os.path.basename(path)}.html")
@@ -199,10 +200,10 @@ async def _show_report(server: Server, uri: str) -> None:
 
 async def _fit(server: Server, uri: str) -> None:
     """Make the smallest change with which a document's runs fit."""
-    found = server.find_document(uri)
-    if found is None:
+    document = server.find_document(uri)
+    if document is None:
         return
-    result = api.fit([found[0]], server.session.options, server.session.texts, change=True)
+    result = api.fit([document[0]], server.session.options, server.session.texts, change=True)
     edits = actions.build_file_edits(server, result.sources)
     if not edits:
         message = "no change to this file makes it fit; see the report"

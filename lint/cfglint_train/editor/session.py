@@ -15,7 +15,9 @@ from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.request import build_request
 from cfglint_train.runs.run import Run
+from cfglint_train.runs.workspace import Workspace
 
 MARKER: Final = "cfglintcursor"
 """Name that stands for the word at the cursor while its place in the tree is searched."""
@@ -72,7 +74,11 @@ class Session:
         self.options = options.replace(force_exclude=True)
         self.texts: dict[str, str] = {}
         """Texts of the open documents by absolute path, unsaved changes included."""
+        self.is_told_of_changes = False
+        """True if the client reports changes on the disk; otherwise every check reads the disk again."""
         self._checks: dict[str, Check] = {}
+        self._workspaces: dict[str, Workspace] = {}
+        """Workspace of the last check in a folder, which knows the repository."""
 
     def put(self, path: str, text: str) -> None:
         """Open a document, or replace its text."""
@@ -92,8 +98,9 @@ class Session:
             self._checks.pop(other, None)
 
     def invalidate_all(self) -> None:
-        """Forget all checks, because a file that is not open changed."""
+        """Forget all checks, because a file on the disk changed."""
         self._checks.clear()
+        self._workspaces.clear()
 
     def list_dependents(self, path: str) -> list[str]:
         """Return the open documents whose checks rest on a file; the document itself is one of them."""
@@ -109,18 +116,22 @@ class Session:
             self._checks[path] = self._lint(path, self.texts)
         return self._checks[path]
 
-    def _lint(self, path: str, texts: dict[str, str], options: api.Options | None = None) -> Check:
-        """Check a document with other texts than the open ones."""
-        result = api.lint([path], options or self.options, texts)
-        return Check(path, texts[path], result)
+    def _lint(self, path: str, texts: dict[str, str], is_probe: bool = False) -> Check:
+        """Check a document with other texts than the open ones; a probe runs no rules."""
+        folder = os.path.dirname(path)
+        options = self.options.replace(select=()) if is_probe else self.options
+        earlier = self._workspaces.get(folder) if self.is_told_of_changes else None
+        request = build_request([path], options, texts, earlier)
+        self._workspaces[folder] = request.workspace
+        return Check(path, texts[path], api.lint_request(request))
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
         """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""
-        own = self.check(path)
-        for check in (own, *self._checks.values()):
+        text = self.check(path).text
+        for check in (self.check(path), *self._checks.values()):
             document = check.documents.get(path)
-            found = None if document is None else find_route(document, len(own.text[:offset].encode()))
-            setting = None if found is None else _build_setting(check, path, *found)
+            match = None if document is None else find_route(document, len(text[:offset].encode()))
+            setting = None if match is None else _build_setting(check, path, *match)
             if setting is not None:
                 return setting
         return None
@@ -133,27 +144,27 @@ class Session:
         """
         text = self.texts[path]
         texts = {**self.texts, path: text[:start] + replacement + text[end:]}
-        check = self._lint(path, texts, self.options.replace(select=()))
+        check = self._lint(path, texts, is_probe=True)
         document = check.documents.get(path)
         if document is None:
             return None
         offset = texts[path].index(MARKER, start)
-        found = find_route(document, len(texts[path][:offset].encode()))
-        return None if found is None else _build_setting(check, path, *found)
+        match = find_route(document, len(texts[path][:offset].encode()))
+        return None if match is None else _build_setting(check, path, *match)
 
     def find_word(self, path: str, offset: int) -> str | None:
         """Return the scalar at a character of an open document, or None."""
         check = self.check(path)
         document = check.documents.get(path)
-        found = None if document is None else find_route(document, len(check.text[:offset].encode()))
-        return found[1].text if found is not None and isinstance(found[1], Scalar) else None
+        match = None if document is None else find_route(document, len(check.text[:offset].encode()))
+        return match[1].text if match is not None and isinstance(match[1], Scalar) else None
 
 
 def _build_setting(check: Check, path: str, route: Route, node: Node) -> Setting | None:
-    found = check.find_config(path, route)
-    if found is None:
+    owner = check.find_config(path, route)
+    if owner is None:
         return None
-    run, config = found
+    run, config = owner
     return Setting(run, config, route[len(config.root) :], node)
 
 
@@ -161,16 +172,16 @@ def find_route(document: Document, offset: int) -> tuple[Route, Node] | None:
     """Return the route of the innermost key or value at a byte of a document, with its node, or None."""
     route: list[str | int] = []
     node: Node | None = document.root
-    found: Node | None = None
+    innermost: Node | None = None
     while node is not None:
         step, node, is_key = _step_into(node, offset)
         if step is None:
             break
         route.append(step)
-        found = node
+        innermost = node
         if is_key:
             break
-    return None if found is None else (tuple(route), found)
+    return None if innermost is None else (tuple(route), innermost)
 
 
 def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, bool]:

@@ -94,6 +94,19 @@ class Workspace:
         result._partly_read = set(self._partly_read)
         return result
 
+    def reopen(self, texts: Mapping[str, bytes]) -> Workspace:
+        """Return a workspace for another call with other texts, which assumes that no file on the disk has changed.
+
+        What is known about repositories and about copies of frameworks in them is not read again.
+        """
+        result = Workspace(self.settings_for, self.statements.command_line, texts, self.idle, self.upstream)
+        result.sources.disk, result.sources.roots = self.sources.disk, self.sources.roots
+        result.statements = Statements(self.settings_for, self.statements.command_line, self.sources.roots)
+        result.repositories, result.forks = self.repositories, self.forks
+        result.documents = Documents(result.sources, self.forks.find_enclosing_copy, result._is_replaced)
+        result.scripts = LaunchScripts(result.documents, self.repositories)
+        return result
+
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:
         """Return the files that the arguments name, each once, including files that a named script starts."""
         arguments = list(paths)

@@ -45,11 +45,11 @@ commands:
   rules             list the rules
   models [NAME]     list or show the known models
   schema FRAMEWORK  a JSON Schema of one release, for editors
+  server            the language server for editors
   calibrate report  compare the memory model with measurements
   completion SHELL  completion for bash, zsh or fish
 
 examples:
-  cfglint                                  check the working directory
   cfglint --gpu H100 --nodes 4 configs/    ... for this cluster
   cfglint --diff config.yaml               what --fix would write
   cfglint --explain MEM001:12 config.yaml  what a finding is based on
