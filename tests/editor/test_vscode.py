@@ -45,8 +45,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def code(browser: Any, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VSCode]:
     """Run VS Code with the Python extension, whose interpreter has cfglint; PATH has none."""
     folder = tmp_path_factory.mktemp("vscode")
-    python = folder / "python.vsix"
-    vscode.build_python_extension(python, sys.executable)
+    python, chosen = folder / "python.vsix", folder / "interpreter"
+    chosen.write_text(sys.executable)
+    vscode.build_python_extension(python, chosen)
     with vscode.start_vscode(browser, [package, python], folder / "data", vscode.SYSTEM_PATH, TRUSTED) as started:
         yield started
 
@@ -126,11 +127,15 @@ def test_fixes_hover_and_budget(code: VSCode, repository: Path) -> None:
 def test_a_server_that_does_not_start_says_why_once(
     browser: Any, package: Path, repository: Path, tmp_path: Path
 ) -> None:
+    """Also check that another interpreter in the Python extension starts its server."""
     program = tmp_path / "bin" / "cfglint"
     program.parent.mkdir()
     path = f"{program.parent}:{vscode.SYSTEM_PATH}"
+    python, chosen = tmp_path / "python.vsix", tmp_path / "interpreter"
+    chosen.write_text("/bin/false")  # an interpreter without cfglint
+    vscode.build_python_extension(python, chosen)
     with (
-        vscode.start_vscode(browser, [package], tmp_path / "data", path, TRUSTED) as code,
+        vscode.start_vscode(browser, [package, python], tmp_path / "data", path, TRUSTED) as code,
         code.open_folder(repository, "llama-3b.yaml") as page,
     ):
         notices = page.locator(".notification-list-item")
@@ -143,9 +148,7 @@ def test_a_server_that_does_not_start_says_why_once(
         notices.filter(has_text="pip install 'cfglint-train[editor]'").nth(1).wait_for()
         assert notices.filter(has_text="the language server needs pygls").count() == 1
         assert notices.count() == 2
-        program.unlink()
-        program.symlink_to(SERVER)
-        status.click()
+        chosen.write_text(sys.executable)
         wait_for_status(page, "does not fit: ")
 
 

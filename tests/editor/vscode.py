@@ -144,8 +144,11 @@ def build_path(folder: Path) -> str:
     return f"{folder}:{SYSTEM_PATH}"
 
 
-def build_python_extension(target: Path, interpreter: str) -> None:
-    """Package an extension with the part of the Python extension's API that is used: the chosen interpreter."""
+def build_python_extension(target: Path, chosen: Path) -> None:
+    """Package an extension with the part of the Python extension's API that is used: the interpreter.
+
+    The file `chosen` has its path, and may change.
+    """
     manifest = {
         "name": "python",
         "publisher": "ms-python",
@@ -157,7 +160,7 @@ def build_python_extension(target: Path, interpreter: str) -> None:
     schema = "http://schemas.microsoft.com/developer/vsx-schema/2011"
     with ZipFile(target, "w") as archive:
         archive.writestr("extension/package.json", json.dumps(manifest))
-        archive.writestr("extension/extension.js", _PYTHON_EXTENSION % json.dumps(interpreter))
+        archive.writestr("extension/extension.js", _PYTHON_EXTENSION % json.dumps(str(chosen)))
         archive.writestr(
             "extension.vsixmanifest",
             f'<PackageManifest Version="2.0.0" xmlns="{schema}"><Metadata>{identity}</Metadata></PackageManifest>',
@@ -165,12 +168,18 @@ def build_python_extension(target: Path, interpreter: str) -> None:
 
 
 _PYTHON_EXTENSION = """
+const { readFileSync, watchFile } = require("fs");
 const { EventEmitter, Uri } = require("vscode");
-exports.activate = () => ({
-  environments: {
-    getActiveEnvironmentPath: () => ({ path: %s }),
-    resolveEnvironment: async ({ path }) => ({ executable: { uri: Uri.file(path) } }),
-    onDidChangeActiveEnvironmentPath: new EventEmitter().event,
-  },
-});
+const chosen = %s;
+exports.activate = () => {
+  const changes = new EventEmitter();
+  watchFile(chosen, { interval: 200 }, () => changes.fire());
+  return {
+    environments: {
+      getActiveEnvironmentPath: () => ({ path: readFileSync(chosen, "utf8") }),
+      resolveEnvironment: async ({ path }) => ({ executable: { uri: Uri.file(path) } }),
+      onDidChangeActiveEnvironmentPath: changes.event,
+    },
+  };
+};
 """

@@ -53,8 +53,12 @@ export async function getPythonApi(): Promise<PythonApi | undefined> {
   if (extension === undefined || !workspace.isTrusted) {
     return undefined;
   }
-  const api = await extension.activate();
-  return api?.environments === undefined ? undefined : { environments: api.environments };
+  try {
+    const api = await extension.activate();
+    return api?.environments === undefined ? undefined : { environments: api.environments };
+  } catch {
+    return undefined; // the extension is broken, which it says itself
+  }
 }
 
 async function findActiveInterpreter(): Promise<string | undefined> {
@@ -63,7 +67,10 @@ async function findActiveInterpreter(): Promise<string | undefined> {
     return undefined;
   }
   const resource = window.activeTextEditor?.document.uri ?? workspace.workspaceFolders?.[0]?.uri;
-  const environment = await api.environments.resolveEnvironment(api.environments.getActiveEnvironmentPath(resource));
+  const { environments } = api;
+  const environment = await environments
+    .resolveEnvironment(environments.getActiveEnvironmentPath(resource))
+    .catch(() => undefined);
   return environment?.executable.uri?.fsPath;
 }
 

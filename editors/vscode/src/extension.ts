@@ -1,5 +1,7 @@
 /** cfglint in VS Code: finds and starts `cfglint server`; the server does all the checking. */
 
+import { isDeepStrictEqual } from "node:util";
+
 import { commands, type ExtensionContext, type ProviderResult, Uri, window, workspace } from "vscode";
 import type { Middleware } from "vscode-languageclient/node";
 
@@ -18,6 +20,7 @@ let lastStep = Promise.resolve();
 export async function activate(context: ExtensionContext): Promise<void> {
   const output = window.createOutputChannel("cfglint", { log: true });
   const status = new Status();
+  let isWatching = false;
 
   const update = (): void => {
     if (server !== undefined) {
@@ -58,14 +61,17 @@ export async function activate(context: ExtensionContext): Promise<void> {
       },
     },
   };
-  const restart = (): Promise<void> => {
+  const restart = (isForced = true): Promise<void> => {
     lastStep = lastStep.then(async () => {
-      await server?.stop();
-      server = undefined;
-      status.hide();
-      setRunning(false);
       try {
         const command = await findCommand();
+        if (!isForced && server?.client.isRunning() && isDeepStrictEqual(command, server.command)) {
+          return;
+        }
+        await server?.stop();
+        server = undefined;
+        status.hide();
+        setRunning(false);
         if (command === undefined) {
           report(MISSING);
           return;
@@ -78,17 +84,27 @@ export async function activate(context: ExtensionContext): Promise<void> {
         update();
       } catch (error) {
         report(error instanceof Error ? error.message : String(error));
+      } finally {
+        await watchInterpreter();
       }
     });
     return lastStep;
+  };
+  /** Follow the interpreter of the Python extension, once there is one and the workspace is trusted. */
+  const watchInterpreter = async (): Promise<void> => {
+    const python = isWatching ? undefined : await getPythonApi();
+    if (python !== undefined) {
+      isWatching = true;
+      context.subscriptions.push(python.environments.onDidChangeActiveEnvironmentPath(() => restart(false)));
+    }
   };
 
   context.subscriptions.push(
     output,
     status,
-    commands.registerCommand("cfglint.restart", restart),
+    commands.registerCommand("cfglint.restart", () => restart()),
     window.onDidChangeActiveTextEditor(update),
-    workspace.onDidGrantWorkspaceTrust(restart),
+    workspace.onDidGrantWorkspaceTrust(() => restart(false)),
     workspace.onDidChangeConfiguration((event) => {
       if (event.affectsConfiguration("cfglint.path") || event.affectsConfiguration("cfglint.interpreter")) {
         void restart();
@@ -96,10 +112,6 @@ export async function activate(context: ExtensionContext): Promise<void> {
     }),
   );
   await restart();
-  const python = await getPythonApi();
-  if (python !== undefined) {
-    context.subscriptions.push(python.environments.onDidChangeActiveEnvironmentPath(restart));
-  }
 }
 
 export async function deactivate(): Promise<void> {

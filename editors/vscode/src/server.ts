@@ -45,7 +45,7 @@ export class Server {
   private failStart: (error: Error) => void = () => undefined;
 
   constructor(
-    private readonly command: Command,
+    readonly command: Command,
     output: LogOutputChannel,
     middleware: Middleware,
     report: (reason: string) => void,
