@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.git_index import read_index
 from cfglint_train.foundation.roots import Roots
-from cfglint_train.repository import index, listing, texts
+from cfglint_train.repository import index, known_facts, listing, texts
+from cfglint_train.repository.clues import CLUES, TOGETHER
 from cfglint_train.repository.index import Repositories, RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL, Texts
 from cfglint_train.settings.settings import Settings
@@ -189,6 +190,21 @@ def test_what_is_large_is_not_read(here, monkeypatch):
     assert repository_index.find_scripts_naming("run.yaml") == ()
     assert list(repository_index.read_texts("loops")) == []
     assert repository_index.limits_reached == ["only 0 MiB of the repository are searched"]
+
+
+def test_what_was_found_before_the_limit_counts(here, monkeypatch):
+    text = "for x in *; do train run.yaml; done"
+    put(here, "a.sh", "b.sh", "c.py", text=text)
+    monkeypatch.setattr(index, "MAX_READ", len(text))
+    monkeypatch.setattr(index, "_MAX_JOINED", 0)
+    repository_index = build_index(here)
+    assert list(repository_index.read_texts("loops")) == [(str(here / "a.sh"), text)]
+    assert repository_index.limits_reached == ["only 0 MiB of the repository are searched"]
+
+
+def test_the_facts_of_a_file_have_a_bit_for_every_question():
+    assert len(CLUES) <= known_facts._ANSWERED
+    assert sorted(question for group in TOGETHER for question in group) == sorted(CLUES)
 
 
 def test_what_is_large_is_whole_for_those_who_read_it(here):

@@ -46,10 +46,10 @@ MIN_FILES_TO_CACHE: Final = 500
 """Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
 _EXTENSIONS: Final = frozenset(kind for clues in CLUES.values() for kind in clues if kind) | files.SYNTAXES.keys()
-"""Extensions that remain the kind of a file that has no other name, such as `.py`."""
+"""Extensions that also count if they are the whole name of a file, such as `.py`."""
 
 _MAX_JOINED: Final = 2**18
-"""Number of bytes beyond which no further file joins a text that is searched at once."""
+"""Size in bytes of the texts that are searched together; the last text may exceed it."""
 
 _Signs = tuple[tuple[bytes, int], ...]
 """Byte strings to search, each with the bits of the questions that it answers."""
@@ -241,10 +241,10 @@ class RepositoryIndex:
         """Return the files with a clue to a question; a search answers the questions of its group together."""
         if question not in self._answers:
             group = next(group for group in TOGETHER if question in group)
-            numbers = {1 << number: asked for number, asked in enumerate(CLUES) if asked in group}
-            questions = [(bit, CLUES[asked]) for bit, asked in numbers.items()]
-            found = deadline.run_untimed(lambda: self._search(questions, self._get_known_facts()))
-            self._answers |= {numbers[bit]: paths for bit, paths in found.items()}
+            names_by_bit = {1 << number: name for number, name in enumerate(CLUES) if name in group}
+            questions = [(bit, CLUES[name]) for bit, name in names_by_bit.items()]
+            paths_by_bit = deadline.run_untimed(lambda: self._search(questions, self._get_known_facts()))
+            self._answers |= {names_by_bit[bit]: paths for bit, paths in paths_by_bit.items()}
         return self._answers[question]
 
     def _get_known_facts(self) -> KnownFacts | None:
@@ -257,37 +257,41 @@ class RepositoryIndex:
                 self._known_facts = KnownFacts(folder, self.root, repr(CLUES), self._group_paths())
         return self._known_facts
 
-    def _search(self, questions: Sequence[tuple[int, Clues]], known: KnownFacts | None) -> Mapping[int, list[str]]:
-        """Return the files with a clue to each question, which is a bit; `known` has results of earlier runs."""
-        found: dict[int, list[str]] = {bit: [] for bit, _ in questions}
+    def _search(
+        self, questions: Sequence[tuple[int, Clues]], known_facts: KnownFacts | None
+    ) -> Mapping[int, list[str]]:
+        """Return the files with a clue to each question, which is a bit; `known_facts` has results of earlier runs."""
+        paths_by_bit: dict[int, list[str]] = {bit: [] for bit, _ in questions}
         bytes_left = MAX_READ
         kinds = tuple(self._list_by_signs(questions))
         filesystem.expect_answers(sum(len(self._group_paths()[kind]) for kind, _ in kinds))
         for kind, signs in kinds:
-            paths, asked, hits, done = self._group_paths()[kind], _join_bits(signs), list[tuple[str, int]](), 0
-            if known is not None:
-                hits, unknown = known.look_up(kind, asked)
+            paths, all_bits, hits, done = self._group_paths()[kind], _join_bits(signs), list[tuple[str, int]](), 0
+            if known_facts is not None:
+                hits, unknown = known_facts.look_up(kind, all_bits)
                 paths = [paths[number] for number in unknown] if unknown else []
-            for names, texts in self._read_together(paths, None if known is None else known.statuses):
+            for names, texts in self._read_together(paths, None if known_facts is None else known_facts.statuses):
                 bytes_left -= sum(map(len, texts))
                 if bytes_left < 0:
-                    limit = f"only {MAX_READ >> 20} MiB of the repository are searched"
-                    if limit not in self.limits_reached:
-                        self.limits_reached.append(limit)
-                    return found
+                    break
                 facts = _find_facts(texts, signs)
                 hits += zip(names, facts, strict=True)
-                if known is not None:
-                    known.record(kind, unknown[done : done + len(names)], facts, asked)
+                if known_facts is not None:
+                    known_facts.record(kind, unknown[done : done + len(names)], facts, all_bits)
                     done += len(names)
             for path, fact in hits:
                 if fact:
-                    for bit, having in found.items():
+                    for bit, paths_with_clue in paths_by_bit.items():
                         if fact & bit:
-                            having.append(path)
-        if known is not None:
-            known.save()
-        return found
+                            paths_with_clue.append(path)
+            if bytes_left < 0:
+                limit = f"only {MAX_READ >> 20} MiB of the repository are searched"
+                if limit not in self.limits_reached:
+                    self.limits_reached.append(limit)
+                return paths_by_bit
+        if known_facts is not None:
+            known_facts.save()
+        return paths_by_bit
 
     def _list_by_signs(self, questions: Sequence[tuple[int, Clues]]) -> Iterator[tuple[str, _Signs]]:
         """Yield the kinds of files to search, each with the signs to search in them."""
@@ -305,7 +309,7 @@ class RepositoryIndex:
                 paths_by_ending[path[path.rfind(".") :]].append(path)
             self._paths_by_kind = {}
             for ending, paths in paths_by_ending.items():
-                if ending[0] == "." and "/" not in ending and not _is_any_named(paths, ending):
+                if ending[0] == "." and "/" not in ending and not _has_file_named(paths, ending):
                     self._paths_by_kind[ending] = paths
                     continue
                 for path in paths:
@@ -405,8 +409,8 @@ def _group_by_kind(questions: Iterable[tuple[int, Clues]]) -> Mapping[str, _Sign
     return {kind: tuple(signs.items()) for kind, signs in clues_by_kind.items()}
 
 
-def _is_any_named(paths: list[str], name: str) -> bool:
-    """Return whether any path ends in this name as a whole."""
+def _has_file_named(paths: list[str], name: str) -> bool:
+    """Return whether `name` is the whole name of any file in `paths`, which all end in it."""
     start = -len(name) - 1
     return "/" in [path[start] for path in paths]
 

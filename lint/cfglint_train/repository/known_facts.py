@@ -106,14 +106,14 @@ class KnownFacts:
         """Record the answers to questions for files that were just read."""
         group = self._groups[kind]
         for number, answers in zip(numbers, facts, strict=True):
-            known, status = group.facts[number], self.statuses.pop(group.paths[number], None)
+            earlier, status = group.facts[number], self.statuses.pop(group.paths[number], None)
             if status is not None:
                 state = tuple(part(status) for part in _STATE)
                 is_old = min(state) >= 0 and max(state[:2]) < self._latest and max(state) < 2**63
-                known = known if state == group.get_state(number) else 0
+                earlier = earlier if state == group.get_state(number) else 0
                 self._has_new |= is_old and number not in group.changed
                 group.set_state(number, state if is_old else _NO_STATE)
-            group.facts[number] = known | answers | questions << _ANSWERED
+            group.facts[number] = earlier | answers | questions << _ANSWERED
 
     def save(self) -> None:
         """Save the facts if files or answers are new, or many files have changed."""
@@ -183,10 +183,10 @@ class KnownFacts:
                 group.facts[number] = facts[old]
 
 
-def list_once(
+def list_cached_paths(
     folder: str, root: str, status: stat_result, work: Callable[[], tuple[list[str], ...] | None]
 ) -> tuple[list[str], ...] | None:
-    """Return the lists of paths that `work` reads from git's index of a checkout, or None as it does.
+    """Return the lists of paths that `work` reads from git's index of a checkout, or None if it returns None.
 
     They are cached with the `status` of the index, which was taken before.
     """

@@ -82,9 +82,9 @@ def _list_tracked(root: str, cache: Callable[[], str | None], depth: int = 0) ->
     if status is None or folder is None:
         lists: tuple[list[str], ...] | None = _read_tracked(root)
     else:
-        from cfglint_train.repository.known_facts import list_once  # not needed in small repositories
+        from cfglint_train.repository.known_facts import list_cached_paths  # not needed in small repositories
 
-        lists = list_once(folder, root, status, lambda: _read_tracked(root))
+        lists = list_cached_paths(folder, root, status, lambda: _read_tracked(root))
     if lists is None:
         return None
     names, folders, submodules = lists
