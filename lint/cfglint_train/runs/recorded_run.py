@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import FunctionType, MethodType
 
 from cfglint_train.foundation.typed import Any
@@ -34,6 +35,10 @@ class RecordedRun(Run):
     def compute_once(self, compute: Any) -> Any:
         """Return the cached result of a computation, which all rules share."""
         return self._run.compute_once(compute)
+
+    def find_refusals(self, texts: Mapping[str, bytes]) -> frozenset[str]:
+        """Return the reasons against writing `texts`, which are computed once for all rules."""
+        return self._run.find_refusals(texts)
 
     def get_origin(self, field: Field) -> Origin | None:
         """Return the origin of a field's value, or None."""

@@ -263,9 +263,12 @@ class Run:
         return changed
 
     def forget_variants(self) -> None:
-        """Free the changed runs and scenarios, which are rarely needed after the rules have run."""
+        """Free the changed runs, scenarios and refused texts, which are rarely needed after the rules have run."""
         self._changed.clear()
         self._scenarios.clear()
+        self._refusals.clear()
+        if self.corrected is not None and self.corrected is not self:
+            self.corrected.forget_variants()
 
     def _build_changed(self, changes: Mapping[Field, Any]) -> Run:
         stated_plan = ResolvedPlan(self.stated_plan.values)
