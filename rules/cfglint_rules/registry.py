@@ -114,16 +114,16 @@ def get_checker(rule: Rule) -> Callable[[Any], Iterable[Report]]:
 
 
 def is_needed(rule: Rule, run: Any) -> bool:
-    """Return whether a run has the plan values and inputs without which a rule reports nothing."""
+    """Return whether a run has the plan values, inputs and capacities without which a rule reports nothing."""
     if rule.needs and not rule.has_needs(run.plan):
         return False
-    return not rule.inputs or any(getattr(run.inputs, name) for name in rule.inputs)
+    if rule.inputs and not any(getattr(run.inputs, name) for name in rule.inputs):
+        return False
+    return not rule.capacities or any(map(run.hardware.is_stated, rule.capacities))
 
 
 def _check_if_needed(rule: Rule, subject: Any) -> Iterable[Report]:
     if not is_needed(rule, subject):
-        return ()
-    if rule.capacities and not any(map(subject.hardware.is_stated, rule.capacities)):
         return ()
     if rule.code not in _checkers:
         _checkers[rule.code] = load_module(rule).check
