@@ -164,13 +164,13 @@ class Config:
         """Return the same configuration with another document or other overrides."""
         new_overrides = self.overrides if overrides is None else overrides
         config = Config(self.framework, document or self.document, self.releases, self.root, self.role, new_overrides)
-        config.assumption, config.launch_overrides, config.launches = (
-            self.assumption,
-            self.launch_overrides,
-            self.launches,
-        )
-        config.evidence = self.evidence
+        config.adopt_facts(self)
         return config
+
+    def adopt_facts(self, config: Config) -> None:
+        """Take the assumption, launches and evidence of a variant of this configuration."""
+        self.assumption, self.evidence = config.assumption, config.evidence
+        self.launch_overrides, self.launches = config.launch_overrides, config.launches
 
     def replace_release(self, package: str, release: str) -> Config:
         """Return the same configuration with another release of a package, which counts as stated."""

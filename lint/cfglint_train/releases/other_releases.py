@@ -42,8 +42,7 @@ class _ReleaseProbe(Config):
         self.is_release_read = False
         self._dependent: set[Callable[[Config], Any]] = set()
         super().__init__(config.framework, config.document, releases, config.root, config.role, config.overrides)
-        self.assumption, self.evidence = config.assumption, config.evidence
-        self.launch_overrides, self.launches = config.launch_overrides, config.launches
+        self.adopt_facts(config)
 
     @property
     def releases(self) -> Releases:
