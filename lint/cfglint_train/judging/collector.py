@@ -69,10 +69,11 @@ class Ledger:
     def add_run(self, run: Run) -> None:
         """Count a run and record the companions that it reads."""
         self.run_count += run.is_training_run
-        if run.companions:
-            from cfglint_train.judging.sharing import get_job
+        if not run.companions:
+            return
+        from cfglint_train.judging.sharing import get_job
 
-            job = get_job(run)
+        job = get_job(run)
         for companion in run.companions:
             self._jobs_by_companion.setdefault(companion.document.path, set()).add(job)
 

@@ -121,9 +121,7 @@ class _StoredClause:
     def read(self) -> Row | None:
         """Return the clause, or None if it needs a setting that an including framework lacks."""
         if self._row is None:
-            row: Row | None = loads(self.text)
-            if row is not None and self._is_inherited:
-                row = {**row, INHERITED: True}
+            row: Row | None = {**loads(self.text), **({INHERITED: True} if self._is_inherited else {})}
             for names in self._names:
                 row = None if row is None else rename_settings(row, names)
             self._row = row
@@ -177,7 +175,7 @@ def load_table(framework: str, kind: TableKind) -> VocabularyTable:
 
 
 _START, _BETWEEN, _END = '"clauses": [\n    {', "\n    },\n    {", "\n    }\n  ]\n}\n"
-"""Texts around the clauses of a file, whose layout tests keep."""
+"""Texts before, between and after the clauses of a file; tests check that every file has this layout."""
 
 
 def load_clauses(path: str) -> list[_StoredClause]:
