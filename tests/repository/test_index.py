@@ -372,6 +372,23 @@ def test_facts_of_earlier_runs_count_only_for_files_that_are_as_they_were(here, 
     assert list_loops()[0] == [*remaining, "b/new.sh"]
 
 
+def test_links_do_not_make_every_run_store_its_facts(here, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(index, "MIN_FILES_TO_CACHE", 1)
+    monkeypatch.setattr(filesystem, "TICK", 0)
+    monkeypatch.setattr(known_facts, "_MAX_CHANGED", 0)
+    cache = tmp_path_factory.mktemp("cache")
+    put(here, "a.sh", text="for x in *")
+    (here / "b.sh").symlink_to("a.sh")
+    run_git(here, "init", "-q")
+    run_git(here, "add", "-A")
+    entries = []
+    for _ in range(2):
+        repository_index = RepositoryIndex(str(here), lambda _: Settings(str(here)), Texts(), cache=lambda: str(cache))
+        assert repository_index._find_answer("loops") == [str(here / "a.sh")]
+        entries.append({path.stat().st_ino for path in (cache / "repositories").iterdir()})
+    assert entries[0] == entries[1] != set()
+
+
 _STEPS = st.sampled_from(["a", "b", "c", "ds.json", "x.yaml"])
 _PATHS = st.lists(_STEPS, min_size=1, max_size=4).map("/".join)
 

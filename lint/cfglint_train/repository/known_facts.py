@@ -160,7 +160,8 @@ class KnownFacts:
             except (OSError, ValueError):
                 state = _NO_STATE
             if group.facts[number] and state != group.get_state(number):
-                group.changed.add(number)
+                if group.get_state(number) != _NO_STATE:  # links are read on each run
+                    group.changed.add(number)
                 group.facts[number] = 0
                 group.set_state(number, _NO_STATE)
 
