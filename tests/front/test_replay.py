@@ -20,6 +20,8 @@ from tests.support.command import Outcome, run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN, DEEPSPEED, REMOTE_CODE, TWICE
 from tests.support.replaying import install
 
+VENDORED = Path(__file__).parents[2] / "fixtures" / "acceptance" / "forks" / "olmo-vendored-fields"
+
 HOUR = 3600 * 10**9
 FIND_RECORD = replay._find_record
 
@@ -65,6 +67,13 @@ def test_a_second_run_is_replayed(folder: Path, stored: Path, text: str, words: 
     assert is_replayed(folder, *words)
     [report] = list_reports(stored)
     assert report.stat().st_mode & 0o777 == 0o600, "a report quotes configurations"
+
+
+def test_a_lint_of_a_vendored_copy_is_replayed(folder: Path, stored: Path) -> None:
+    """Some parts of a copy are files, not folders, as their recorded modes say."""
+    shutil.copytree(VENDORED, folder, dirs_exist_ok=True)
+    assert not is_replayed(folder, ".")
+    assert is_replayed(folder, ".")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the width of a terminal as Linux does")

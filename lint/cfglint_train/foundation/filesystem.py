@@ -240,7 +240,7 @@ def note_failure(error: OSError, path: str | None = None) -> None:
             get_link_status(path)
         except (OSError, ValueError):
             return
-    if error.errno not in (EACCES, ELOOP):
+    if error.errno not in (EACCES, ELOOP, ENOTDIR):  # the mode says that it is no folder
         discard_record()
 
 
