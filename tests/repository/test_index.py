@@ -389,6 +389,31 @@ def test_links_do_not_make_every_run_store_its_facts(here, tmp_path_factory, mon
     assert entries[0] == entries[1] != set()
 
 
+def test_no_fact_counts_behind_a_link_that_leads_out(checkout, tmp_path_factory, monkeypatch):
+    """A folder that is moved away and back keeps the times and inodes of its files."""
+    monkeypatch.setattr(index, "MIN_FILES_TO_CACHE", 1)
+    monkeypatch.setattr(filesystem, "TICK", 0)
+    cache, away = str(tmp_path_factory.mktemp("cache")), tmp_path_factory.mktemp("away") / "deep"
+    put(checkout, "deep/er/go.sh", text="for x in $1; do pip install torch; done")
+    put(checkout, "a/other.sh", text="for x in $1; do pip install torch; done")
+    run_git(checkout, "add", "-A")
+
+    def list_answers(question: str) -> list[str]:
+        repository_index = RepositoryIndex(str(checkout), lambda _: Settings(""), Texts(), cache=lambda: cache)
+        return sorted(list_relative(checkout, tuple(repository_index._find_answer(question))))
+
+    both = ["a/other.sh", "deep/er/go.sh"]
+    assert list_answers("loops") == both
+    (checkout / "deep").rename(away)
+    (checkout / "deep").symlink_to(away)
+    assert list_answers("loops") == ["a/other.sh"]
+    assert list_answers("installations") == ["a/other.sh"]
+    (checkout / "deep").unlink()
+    away.rename(checkout / "deep")
+    assert list_answers("installations") == both
+    assert list_answers("loops") == both
+
+
 _STEPS = st.sampled_from(["a", "b", "c", "ds.json", "x.yaml"])
 _PATHS = st.lists(_STEPS, min_size=1, max_size=4).map("/".join)
 

@@ -40,7 +40,7 @@ def read(path: str, checked_folders: set[str] | None = None) -> bytes:
 
 
 def read_small(
-    path: str, limit: int, checked_folders: set[str], statuses: dict[str, os.stat_result] | None = None
+    path: str, limit: int, checked_folders: set[str], statuses: dict[str, os.stat_result | None] | None = None
 ) -> bytes:
     """Read a file by its absolute path, quickly; return b"" if it is not regular or has more than `limit` bytes.
 

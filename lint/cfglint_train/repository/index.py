@@ -269,6 +269,7 @@ class RepositoryIndex:
             paths, all_bits, hits, done = self._group_paths()[kind], _join_bits(signs), list[tuple[str, int]](), 0
             if known_facts is not None:
                 hits, unknown = known_facts.look_up(kind, all_bits)
+                hits = [hit for hit in hits if self._texts.is_inside(hit[0])]
                 paths = [paths[number] for number in unknown] if unknown else []
             for names, texts in self._read_together(paths, None if known_facts is None else known_facts.statuses):
                 bytes_left -= sum(map(len, texts))
@@ -319,7 +320,7 @@ class RepositoryIndex:
         return self._paths_by_kind
 
     def _read_together(
-        self, paths: Iterable[str], statuses: dict[str, os.stat_result] | None
+        self, paths: Iterable[str], statuses: dict[str, os.stat_result | None] | None
     ) -> Iterator[tuple[list[str], list[bytes]]]:
         """Yield some files with their contents until all are read; add the status of each file to `statuses`."""
         names, texts, size = list[str](), list[bytes](), 0

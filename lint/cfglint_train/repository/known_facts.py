@@ -80,8 +80,8 @@ class KnownFacts:
         fields = _unpack(self._cache.read(self._name) or b"")
         self._stored = dict(zip(fields[::3], zip(fields[1::3], fields[2::3], strict=False), strict=False))
         """Paths and numbers of the files of each kind as they are stored."""
-        self.statuses: dict[str, stat_result] = {}
-        """The status of each file that was read since the last call of `record`."""
+        self.statuses: dict[str, stat_result | None] = {}
+        """The status of each file that was read since the last call of `record`; None if it could not be opened."""
         self._has_new = False
 
     def look_up(self, kind: str, questions: int) -> tuple[list[tuple[str, int]], list[int]]:
@@ -106,10 +106,11 @@ class KnownFacts:
         """Record the answers to questions for files that were just read."""
         group = self._groups[kind]
         for number, answers in zip(numbers, facts, strict=True):
-            earlier, status = group.facts[number], self.statuses.pop(group.paths[number], None)
-            if status is not None:
-                state = tuple(part(status) for part in _STATE)
-                is_old = min(state) >= 0 and max(state[:2]) < self._latest and max(state) < 2**63
+            earlier, path = group.facts[number], group.paths[number]
+            if path in self.statuses:
+                status = self.statuses.pop(path)
+                state = _NO_STATE if status is None else tuple(part(status) for part in _STATE)
+                is_old = status is not None and min(state) >= 0 and max(state[:2]) < self._latest and max(state) < 2**63
                 earlier = earlier if state == group.get_state(number) else 0
                 self._has_new |= is_old and number not in group.changed
                 group.set_state(number, state if is_old else _NO_STATE)

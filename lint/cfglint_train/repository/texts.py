@@ -29,20 +29,31 @@ class Texts:
         """Read a file; raise OSError if that fails."""
         return self._read_cached(path if path in self._contents else os.path.abspath(path), path)
 
-    def read_small(self, path: str, statuses: dict[str, os.stat_result] | None = None) -> bytes:
+    def read_small(self, path: str, statuses: dict[str, os.stat_result | None] | None = None) -> bytes:
         """Read a file by its absolute path; return b"" for a link, an unreadable file or a file above MAX_SMALL.
 
-        If the file is opened, its status is added to `statuses`.
+        If the file is opened, its status is added to `statuses`; if that fails, None.
         """
         text = self._contents.get(path)
         if text is None:
             try:
                 text = regular_files.read_small(path, MAX_SMALL, self._cleared, statuses)
             except (OSError, ValueError):
+                if statuses is not None:
+                    statuses[path] = None
                 return b""
             if text:  # an empty result may stand for a larger file
                 self._keep(path, text)
         return text
+
+    def is_inside(self, path: str) -> bool:
+        """Return whether no link on the way to a file, given by its absolute path, leads out of its repository."""
+        if path[: path.rfind("/")] not in self._cleared:
+            try:
+                regular_files.check_links(path, self._cleared)
+            except (OSError, ValueError):
+                return False
+        return True
 
     def _read_cached(self, full: str, path: str) -> bytes:
         text = self._contents.get(full)
