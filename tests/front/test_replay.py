@@ -370,7 +370,7 @@ def test_the_modules_of_forked_processes_count(tmp_path: Path, monkeypatch: pyte
     module.write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(filesystem, "TICK", 0)
-    time.sleep(0.01)
+    time.sleep(0.1)  # many times the tick of the clock that stamps files
 
     def load(items: Iterator[int]) -> list[int]:
         if os.getpid() != original:
