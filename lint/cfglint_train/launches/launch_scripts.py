@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
-from cfglint_train.documents.shell.composed import CONFIG_NAME
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.regular_files import MAX_BYTES
@@ -38,6 +37,9 @@ MAX_SIBLINGS: Final = 500
 _ASSIGNED: Final = compile_on_use(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
 """Argument of the form `name=FILE`; the part of the path up to its last variable is ignored."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
+
+_COMPOSING_OPTION: Final = "--config-name"
+"""Option by which a command names the file that Hydra composes; only scripts with it need `shell.composed`."""
 
 
 class LaunchScripts:
@@ -544,7 +546,7 @@ class LaunchScripts:
             if name.endswith(".py"):  # `python -m src.train`
                 package = os.path.basename(os.path.dirname(os.path.abspath(path)))
                 scripts = tuple(dict.fromkeys((*scripts, *index.find_scripts_naming(f"{package}.{name[:-3]}"))))
-            elif name.endswith((".yaml", ".yml")) and (composing := index.find_scripts_naming(CONFIG_NAME)):
+            elif name.endswith((".yaml", ".yml")) and (composing := index.find_scripts_naming(_COMPOSING_OPTION)):
                 naming = set(index.find_scripts_naming(name.rpartition(".")[0]))
                 scripts = tuple(dict.fromkeys((*scripts, *(script for script in composing if script in naming))))
             self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()

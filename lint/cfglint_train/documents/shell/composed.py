@@ -13,9 +13,7 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-CONFIG_NAME: Final = "--config-name"
-"""Option that every command of this form has, in this spelling or the short one."""
-_NAMES: Final = (CONFIG_NAME, "-cn")
+_NAMES: Final = ("--config-name", "-cn")
 _FOLDERS: Final = ("--config-path", "-cp", "--config-dir", "-cd")
 _ENDINGS: Final = (".yaml", ".yml")
 
