@@ -799,6 +799,8 @@ VERL = {
           - actor@actor_rollout_ref.actor: ${model_engine}_actor
           - _self_
         data: {size: 1024, kwargs: {}}
+        reward_model: {enable: false}
+        turbo_config: {plan: {size: 1}}
         trainer:
           nnodes: 1
           total_steps: ???
@@ -834,7 +836,10 @@ VERL = {
             actor = omega_conf_to_dataclass(self.config.actor)
             if config.trainer.get("validate", True) or "more" in config.data:
                 return actor
+        def sample(data_config, model_config):
+            return data_config.get("seed", 1), getattr(data_config, "order", None), model_config.heads
     """,
+    "verl/workers/reward_manager/own.py": "def __init__(self, config):\n    self.factor = config.own.get('factor')\n",
 }
 
 
@@ -856,7 +861,9 @@ def test_verl_trees_are_composed_and_dataclasses_add_their_fields() -> None:
     assert trainer.keys["total_steps"].schema == {"x-required": True, "x-unchecked": True}
     assert trainer.keys["per_gpu"].schema["x-interpolation"] == "${oc.select:data.size,1}"
     assert trainer.keys["validate"].schema == {"x-absent": True, "x-unchecked": True}
-    assert "x-absent" in table.definitions["data"].keys["more"].schema
+    assert all("x-absent" in table.definitions["data"].keys[key].schema for key in ("more", "seed", "order"))
+    assert set(table.definitions["reward_model"].keys) == {"enable", "own"}
+    assert table.definitions["turbo_config.plan"].unknown == "kept"
     megatron = table.definitions["ppo_megatron_trainer:actor_rollout_ref.actor"]
     assert megatron.unknown == "dropped"
     assert set(megatron.keys) == {"clip", "micro", "megatron"}

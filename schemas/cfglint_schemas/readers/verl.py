@@ -22,10 +22,12 @@ _EXPERIMENTS: Final = ("verl/experimental/fully_async_policy/config", "verl/expe
 _TRAINERS: Final = ("ppo_trainer", "ppo_megatron_trainer", "sft_trainer_engine", "sft_trainer")
 _ENGINES: Final = "model_engine"
 _TARGET: Final = "_target_"
+_MAPPING: Final = r"\b((?:\w+_)?(?:config|cfg)(?:\.\w+)*)"
 _READ: Final = re.compile(
-    r"""\b(?:config|cfg|reward_fn_config)((?:\.\w+)*)\.get\(\s*["'](\w+)["']"""
-    r"""|["'](\w+)["']\s+in\s+(?:self\.)?(?:config|cfg)((?:\.\w+)*)\b"""
-    r"""|\b(?:config|cfg)((?:\.\w+)+)\.(\w+)\b(?!\s*\()"""
+    rf"""{_MAPPING}(?:\.get\(|\[)\s*["'](\w+)["']"""
+    rf"""|["'](\w+)["']\s+in\s+(?:self\.)?{_MAPPING}"""
+    rf"""|\bgetattr\(\s*(?:self\.)?{_MAPPING}\s*,\s*["'](\w+)["']"""
+    r"""|\b((?:config|cfg)(?:\.\w+)*)\.(\w+)\b(?!\s*\()"""
 )
 """Reads of a key that the tree may lack: its mapping, from the variable, and the key; for `in`, the reverse."""
 _OTHER_PROGRAMS: Final = ("main_generation.py", "main_generation_server.py", "main_eval.py")
@@ -36,12 +38,15 @@ _SECTIONS: Final = {
     "verl/workers/actor/": "actor_rollout_ref.actor",
     "verl/workers/critic/": "critic",
     "verl/workers/rollout/": "actor_rollout_ref.rollout",
+    "verl/workers/reward_manager/": "reward_model",
 }
 """Modules whose variable `config` is one mapping of the tree."""
+_MAIN_CODE: Final = ("verl/experimental/", "verl/trainer/", "verl/utils/dataset/", "verl/workers/")
+"""Code whose variables have the names of mappings (`data_config`); elsewhere, `model_config` is a model's."""
 _BUILT: Final = re.compile(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
 """Calls that build a group of the configuration as a dataclass (verl/utils/config.py)."""
 _PASSED_ON: Final = re.compile(
-    r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars|teacher_models"
+    r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars|teacher_models|turbo_config"
 )
 """Mappings whose names users choose or another library reads, so every name is accepted."""
 _KINDS: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
@@ -144,7 +149,8 @@ class _TreeReader:
             if any(isinstance(_get(other.tree, (*route, key)), dict) for other in self._entries):
                 continue  # a group of another engine
             keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
-        unknown = "error" if class_ is not None else "kept" if _PASSED_ON.fullmatch(route[-1]) else "dropped"
+        is_passed_on = any(map(_PASSED_ON.fullmatch, route))
+        unknown = "error" if class_ is not None else "kept" if is_passed_on else "dropped"
         self.definitions[name] = Definition(keys, unknown)
         return name
 
@@ -184,14 +190,29 @@ def _find_read(source: Source, is_sft: bool) -> Iterator[tuple[str, str]]:
             continue
         section = next((name for prefix, name in _SECTIONS.items() if path.startswith(prefix)), "")
         for match in _READ.finditer(text):
-            place, key = next(pair for pair in _list_pairs(match) if pair[1])
-            if place or section:
-                yield place.lstrip(".") or section, key
+            mapping, key = next(pair for pair in _list_pairs(match) if pair[1])
+            for place in _list_places(mapping, section, path.startswith(_MAIN_CODE)):
+                yield place, key
+            if section and re.match(r"(config|cfg)\.", mapping):
+                yield section, mapping.split(".")[1]
 
 
 def _list_pairs(match: re.Match[str]) -> tuple[tuple[str, str], ...]:
     """Return the mapping and the key of each alternative of `_READ`, of which one matches."""
-    return (match[1], match[2]), (match[4], match[3]), (match[5], match[6])
+    return (match[1], match[2]), (match[4], match[3]), (match[5], match[6]), (match[7], match[8])
+
+
+def _list_places(mapping: str, section: str, is_main: bool) -> Iterator[str]:
+    """Yield the places that a mapping may be: `data` or `data_config` for the variable `data_config` of the main code.
+
+    A variable `config` is the whole tree, or the module's section.
+    """
+    variable, _, rest = mapping.partition(".")
+    owner = re.sub("_?(config|cfg)$", "", variable)
+    if owner in ("", "reward_fn"):
+        yield from filter(None, (rest or section,))
+    elif is_main:
+        yield from (".".join(filter(None, (name, rest))) for name in (owner, variable))
 
 
 def _matches(route: tuple[str, ...], place: str) -> bool:
