@@ -356,6 +356,9 @@ def test_the_last_duplicate_wins():
     assert read_options(document, "train.py") == {"--a": "2", "--b": True}
     assert [entry.name for _, entry, _ in document.find_duplicate_keys()] == ["--a"]
     assert list(parse_script("docker run -v a:b -v c:d image").find_duplicate_keys()) == []
+    for change, repeated in (("X=(--a=2)", []), ('X=("${X[@]}" --b=1 --b=2)', ["--b"])):
+        script = f'X=(--a=1)\nif [ "$1" = big ]; then\n  {change}\nfi\npython train.py "${{X[@]}}"'
+        assert [entry.name for _, entry, _ in parse_script(script).find_duplicate_keys()] == repeated
 
 
 def test_hidden_options_are_said_to_be_there():

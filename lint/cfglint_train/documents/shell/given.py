@@ -58,7 +58,7 @@ class VariableValue:
         added = value if assignment.appends else _strip_self_reference(value, name, self._array)
         if added is None:
             added = value if self._array else _add_leading_blank(value)
-            self._replaced = self._replaced or condition.why
+            self._replaced = self._replaced or condition.why.replace("a condition", "an unmet condition", 1)
             if condition.step is not None:
                 self._branches.add(condition.step)
             self.is_complete = is_exhaustive(frozenset(self._branches))
