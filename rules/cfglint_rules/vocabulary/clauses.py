@@ -307,7 +307,7 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
     is_lacking = is_refusal and any(
         settings.get_value(tested_name) is MISSING for tested_name in _list_tested_names(row)
     )
-    is_uncertain = clause.severity == "warning" and clause.package is None
+    is_uncertain = clause.severity in ("warning", "error") and clause.package is None
     max_severity = max("info" if is_lacking or is_uncertain else "error", scope.max_severity, key=SEVERITIES.index)
     return scope._replace(
         max_severity=max_severity, grounds=(*scope.grounds, Ground("vocabulary", copy.folder, "assumed", note))
@@ -330,14 +330,16 @@ def _limit_for_program(scope: ClauseScope, row: Row, settings: Settings) -> Clau
 def _list_tested_words(row: Row, settings: Settings) -> Iterator[str]:
     """Yield the words that an equivalent condition in the framework's code would contain.
 
-    These are the last parts of the settings' names, as the config spells them, and those of their values that the
-    clause lists. Absent settings are skipped for idle entries.
+    These are the settings' names with their innermost groups, as the config spells them, also of settings that limit
+    others, and those of their values that the clause lists. Absent settings are skipped for idle entries.
     """
     for name, test in row["when"].items():
         value = settings.get_value(name)
         if name.startswith("@") or ("severity" in row and (value is MISSING or value is None)):
             continue
-        yield settings.format_name(name).lstrip("-").rpartition(".")[2]
+        limits = [] if isinstance(test, str) else [test.get("above"), test.get("below")]
+        for tested in (name, *(limit for limit in limits if isinstance(limit, str) and limit.startswith("="))):
+            yield ".".join(settings.format_name(tested).lstrip("-").split(".")[-2:])
         if isinstance(value, str) and not isinstance(test, str) and value in test.get("in", ()):
             yield value
 

@@ -13,6 +13,8 @@ from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.typed import Final
 
+_WHOLE: Final = ("config", "cfg", "args")
+"""Ends of the names of attributes that hold a whole configuration, not a group of it."""
 MAX_READ: Final = 8 * 2**20
 """Maximum total bytes that are read from a copy."""
 
@@ -31,7 +33,8 @@ class CopiedCode:
     def has_condition(self, words: Collection[str], stops: bool) -> bool:
         """Return whether one condition contains all `words`: names of settings and the values compared with them.
 
-        With `stops`, only asserts and conditions that lead to a raise count.
+        A name may have its group before it (`critic.lr`), which a name on a variable (`self.lr`) matches too. With
+        `stops`, only asserts and conditions that lead to a raise count.
         """
         query = (frozenset(words), stops)
         if query not in self._answers:
@@ -58,11 +61,14 @@ class CopiedCode:
 
     def _search_conditions(self, words: frozenset[str], stops: bool) -> bool:
         for path, text in self._load_files().items():
-            if not all(word.encode("utf-8", "surrogatepass") in text for word in words):
+            if not all(word.rpartition(".")[2].encode("utf-8", "surrogatepass") in text for word in words):
                 continue
             if path not in self._conditions:
                 self._conditions[path] = _parse_conditions(text)
-            if any(words <= condition and (is_stop or not stops) for condition, is_stop in self._conditions[path]):
+            if any(
+                (is_stop or not stops) and all(_has_word(condition, word) for word in words)
+                for condition, is_stop in self._conditions[path]
+            ):
                 return True
         return False
 
@@ -129,14 +135,24 @@ def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> I
                 yield from _find_conditions(getattr(statement, part, ()), inner)
 
 
+def _has_word(condition: frozenset[str], word: str) -> bool:
+    group, _, name = word.rpartition(".")
+    return word in condition or (bool(group) and f".{name}" in condition)
+
+
 def _collect_words(test: ast.expr) -> frozenset[str]:
-    """Return the names, attributes and strings in an expression."""
+    """Return the names, attributes and strings in an expression.
+
+    An attribute is also listed after its group, or after a dot if it belongs to a variable or a whole configuration.
+    """
     words = set()
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
-            words.add(node.id)
+            words.update((node.id, f".{node.id}"))
         elif isinstance(node, ast.Attribute):
             words.add(node.attr)
+            group = node.value.attr if isinstance(node.value, ast.Attribute) else ""
+            words.add(f".{node.attr}" if group.endswith(_WHOLE) else f"{group}.{node.attr}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             words.add(node.value)
     return frozenset(words)

@@ -1,0 +1,29 @@
+"""Conditions in the source of a copied framework."""
+
+from pathlib import Path
+
+import pytest
+
+from cfglint_train.documents.python.copied_code import CopiedCode
+
+SOURCE = """
+if not config.actor.dynamic:
+    assert size >= config.critic.mini
+    assert config.data.size >= self.config.rate
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "is_there"),
+    [
+        (("mini",), True),
+        (("critic.mini", "actor.dynamic"), True),
+        (("actor.mini",), False),
+        (("data.size", "critic.mini"), True),
+        (("data.size", "actor.rate"), True),
+        (("data.rows", "actor.rate"), False),
+    ],
+)
+def test_a_name_may_have_its_group(tmp_path: Path, words: tuple[str, ...], is_there: bool) -> None:
+    (tmp_path / "trainer.py").write_text(SOURCE, encoding="utf-8")
+    assert CopiedCode(str(tmp_path)).has_condition(words, stops=True) is is_there
