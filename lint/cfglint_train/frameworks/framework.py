@@ -170,6 +170,8 @@ class EvenBatch(Frozen):
     """Units of `field` per unit of that setting."""
     since: str = ""
     """First release that divides the batch so; empty: all known releases."""
+    checked: str = ""
+    """Name that the framework's check of the batch contains; a copy without such a check accepts the batch."""
 
 
 class Traits(Frozen):

@@ -97,7 +97,9 @@ def check(run: Run) -> Iterator[Report]:
 def _check_even_batches(run: Run) -> Iterator[Report]:
     """Yield a report for every batch that the framework cannot divide among its GPUs, with the nearest valid value."""
     for batch in run.framework.traits.list_even_batches(run.main, run.plan):
-        if batch.sequences % batch.unit == 0:
+        copy = run.main.evidence.vocabulary
+        is_unchecked = batch.checked and copy is not None and not copy.code.has_condition((batch.checked,), stops=True)
+        if batch.sequences % batch.unit == 0 or is_unchecked:
             continue
         candidates = run.main.releases.find_candidates(run.framework.manifest.package)
         covered = [parse_release(release) >= parse_release(batch.since or release) for release in candidates.releases]

@@ -46,7 +46,8 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
     dynamic = is_dynamic(config)
     if prompts and (dynamic is False or (dynamic and is_before(config, _DYNAMIC_UNCHECKED))):
         text, unit = f"`{key.PROMPTS[0]}` {prompts:,}{times}", f"the {format_count(ranks, 'GPU')}"
-        yield EvenBatch(text, prompts * samples, ranks, unit, refusal, "rollout.batch", samples)
+        check = "real_train_batch_size"
+        yield EvenBatch(text, prompts * samples, ranks, unit, refusal, "rollout.batch", samples, checked=check)
     context = plan.parallel.context or 1
     if mini and ranks % context == 0:
         yield EvenBatch(
