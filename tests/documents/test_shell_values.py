@@ -269,3 +269,12 @@ def test_what_is_told_is_what_bash_hands_over(script, sourced):
             calls = [call for call in bash.run_script(source.encode(), folder, environment) if call[-1] == "end"]
             for call in calls:
                 assert bash.is_same_call(command, call, defaults=not environment), (call, command)
+
+
+def test_a_default_in_an_unknown_folder_keeps_its_path():
+    script = 'R=${R:-"$HOME/verl"}\nM=${M:-"${R}/models/Qwen3-8B"}\npython train.py --model $M --other ${X:-a$Y}'
+    document = parse_script(script)
+    train = next(item for item in document.invocations if item.program == "train.py")
+    model, other = (document.build_value(train.get(name).value) for name in ("--model", "--other"))
+    assert model.path == "$HOME/verl/models/Qwen3-8B"
+    assert other.path == ""

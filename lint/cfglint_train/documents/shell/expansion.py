@@ -254,7 +254,7 @@ class Expansion:
         """Expand `${NAME:-word}` of a variable that only the environment or an argument of the script can set."""
         inner = self._expand_operand(word, end - 1, ())
         text = b"".join(fragment.text for fragment in inner).decode("utf-8", "replace")
-        if not text or not all(fragment.is_known for fragment in inner):
+        if not text or not (all(fragment.is_known for fragment in inner) or _is_in_unknown_folder(inner)):
             return self._append_unknown(start, end, mode)
         condition = "it is passed as an argument" if name.isdigit() else "the environment sets it"
         note = f"`${name}` is {shorten(text, 60)} unless {condition}"
@@ -304,6 +304,13 @@ class Expansion:
             tokens.append(token.decode())
             at = match.end()
         return _evaluate_tokens(tokens)
+
+
+def _is_in_unknown_folder(fragments: list[Fragment]) -> bool:
+    """Return whether fragments are a path of which only the folder is unknown (`$MODELS/Qwen`)."""
+    first, *others = fragments
+    is_rest_known = bool(others) and all(fragment.is_known for fragment in others)
+    return is_rest_known and not first.is_known and not first.condition and others[0].text.startswith(b"/")
 
 
 def _evaluate_tokens(tokens: list[str]) -> int | None:
