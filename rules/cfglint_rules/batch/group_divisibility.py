@@ -99,7 +99,8 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
     for batch in run.framework.traits.list_even_batches(run.main, run.plan):
         copy = run.main.evidence.vocabulary
         is_unchecked = batch.checked and copy is not None and not copy.code.has_condition((batch.checked,), stops=True)
-        if batch.sequences % batch.unit == 0 or is_unchecked:
+        is_uncertain = batch.since and run.main.evidence.fork is not None  # the fork may be older
+        if batch.sequences % batch.unit == 0 or is_unchecked or is_uncertain:
             continue
         candidates = run.main.releases.find_candidates(run.framework.manifest.package)
         covered = [parse_release(release) >= parse_release(batch.since or release) for release in candidates.releases]

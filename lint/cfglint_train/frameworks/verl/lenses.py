@@ -100,7 +100,7 @@ def has_adapter(config: Config) -> bool:
 
 def get_context_size(config: Config) -> int:
     """Return the ranks that share a sequence (Ulysses)."""
-    return read(config, COUNT, *key.ULYSSES) or 1
+    return max(read(config, COUNT, *key.ULYSSES) or 1, read(config, COUNT, *key.VEOMNI_ULYSSES) or 1)
 
 
 def _read_stage(config: Config) -> Iterator[Triple]:
