@@ -136,6 +136,13 @@ def _write_tuning(config: Config, changes: Changes) -> list[Change]:
     return put(config, rank, *key.LORA_RANK)
 
 
+def _read_mode(config: Config) -> Iterator[Triple]:
+    """Yield where the engine is: on the trainer's GPUs, or on those of a pool (recipes of asynchronous training)."""
+    if is_ppo(config):
+        is_separate = read(config, PLAIN.boolean, *key.HYBRID) is False
+        yield "rollout.mode", "pool" if is_separate else "colocate", find_origin(config, *key.HYBRID)
+
+
 def _read_strategy(config: Config) -> Iterator[Triple]:
     origin = find_origin(config, *key.STRATEGY)
     if is_easyr1(config):
@@ -396,7 +403,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     ),
     _build_key("data.workers", key.WORKERS, PLAIN.integer),
     _build_key("rollout.engine", key.ENGINE, _ENGINES, applies=is_ppo),
-    _build_fixed("rollout.mode", "colocate", is_ppo),
+    _build_custom({"rollout.mode": key.HYBRID}, _read_mode),
     _build_key("rollout.utilization", key.UTILIZATION, PLAIN.number, applies=is_ppo),
     _build_count("rollout.tensor", key.TENSOR),
     _build_count("rollout.batch", key.PROMPTS),

@@ -72,6 +72,7 @@ ULYSSES: Final = (
     "ulysses_sequence_parallel_size",
     "worker.actor.ulysses_size",
 )
+HYBRID: Final = ("actor_rollout_ref.hybrid_engine",)
 VEOMNI_ULYSSES: Final = (f"{_ACTOR}.veomni.ulysses_parallel_size",)
 LEARNING_RATE: Final = (f"{_ACTOR}.optim.lr", "optim.lr", "worker.actor.optim.lr")
 CLIPPING: Final = (f"{_ACTOR}.grad_clip", "optim.clip_grad")
