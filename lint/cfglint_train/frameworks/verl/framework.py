@@ -13,7 +13,7 @@ from cfglint_train.frameworks.framework import Framework, LaunchInterface, Trait
 from cfglint_train.frameworks.verl.batches import list_even_batches
 from cfglint_train.frameworks.verl.infer import infer
 from cfglint_train.frameworks.verl.keys import VerlKeys
-from cfglint_train.frameworks.verl.lenses import LENSES
+from cfglint_train.frameworks.verl.lenses import LENSES, is_dynamic
 from cfglint_train.frameworks.verl.recognise import prepare
 from cfglint_train.frameworks.verl.settings import is_sft
 from cfglint_train.frameworks.verl.words import parse_trailing
@@ -32,5 +32,10 @@ FRAMEWORK: Final = Framework(
         uses_all_launched_gpus=is_sft,
         parse_trailing=lambda _, words: parse_trailing(words),
     ),
-    traits=Traits(refuses_duplicates_since="", list_even_batches=list_even_batches),
+    traits=Traits(
+        refuses_duplicates_since="",
+        # Micro batches of a fixed number of sequences hold their real lengths; a token budget is filled.
+        fills_packs=lambda config: is_dynamic(config) is True,
+        list_even_batches=list_even_batches,
+    ),
 )

@@ -121,9 +121,7 @@ def _infer_rollout(job: Job) -> None:
     if is_dynamic(config):
         budgets = [value for value in tokens if value is not None]
         if budgets:
-            plan.infer(
-                "rollout.tokens_per_gpu", max(budgets) * get_context_size(config), "log_prob_max_token_len_per_gpu"
-            )
+            plan.infer("rollout.tokens_per_gpu", max(budgets), "log_prob_max_token_len_per_gpu")
     elif any(micro):
         plan.infer("rollout.micro", max(value for value in micro if value), "log_prob_micro_batch_size_per_gpu")
     _infer_losses(job)
