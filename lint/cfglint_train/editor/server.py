@@ -23,7 +23,11 @@ from cfglint_train.foundation.typed import Any, Final
 
 REPORT: Final = "cfglint.report"
 FIT: Final = "cfglint.fit"
-_WATCHED: Final = "**/*.{yaml,yml,json,jsonc,toml,txt,cfg,in,lock,sh,bash,slurm,sbatch,py,md,ipynb}"
+_WATCHED: Final = (
+    "**/*.{yaml,yml,json,jsonc,hjson,toml,txt,cfg,in,lock,sh,bash,slurm,sbatch,job,mk,env,py,md,ipynb}",
+    "**/{Makefile,makefile,GNUmakefile,justfile,Justfile,.justfile,Pipfile,.gitignore,.env}",
+    "**/{Dockerfile,Containerfile}*",
+)
 """Files whose changes on disk lead to a new check: companions, launch scripts, pins, settings."""
 
 
@@ -42,7 +46,7 @@ def _start(server: Server, _: types.InitializedParams) -> None:
     workspace = server.client_capabilities.workspace
     files = workspace.did_change_watched_files if workspace else None
     if files is not None and files.dynamic_registration:
-        watchers = types.DidChangeWatchedFilesRegistrationOptions([types.FileSystemWatcher(_WATCHED)])
+        watchers = types.DidChangeWatchedFilesRegistrationOptions(list(map(types.FileSystemWatcher, _WATCHED)))
         registration = types.Registration("cfglint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers)
         server.client_register_capability(types.RegistrationParams([registration]))
         server.session.is_told_of_changes = True

@@ -6,12 +6,12 @@ Nothing here knows the language server protocol: paths, texts and characters in,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from cfglint_train import api
 from cfglint_train.documents.document import Document, Node, Route, Scalar, Sequence
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.foundation import filesystem
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
@@ -29,6 +29,8 @@ class Check(Frozen):
     path: str
     text: str
     result: api.LintResult
+    read_paths: Set[str]
+    """Files that the check has read: the document, its companions, scripts, and files that scripts read."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -82,15 +84,17 @@ class Session:
 
     def put(self, path: str, text: str) -> None:
         """Open a document, or replace its text."""
-        if self.texts.get(path) != text:
-            self.texts[path] = text
+        if path not in self.texts and not _is_saved(path, text):
+            self._checks.clear()  # a check may have looked for the file in vain
+        elif self.texts.get(path, text) != text:
             self.invalidate(path)
+        self.texts[path] = text
 
     def close(self, path: str) -> None:
         """Forget an open document; other documents use the file on disk from now on."""
-        del self.texts[path]
+        if not _is_saved(path, self.texts.pop(path)):
+            self._checks.clear()
         self._checks.pop(path, None)
-        self.invalidate(path)
 
     def invalidate(self, path: str) -> None:
         """Forget the checks that rest on a file."""
@@ -104,7 +108,7 @@ class Session:
 
     def list_dependents(self, path: str) -> list[str]:
         """Return the open documents whose checks rest on a file; the document itself is one of them."""
-        return [other for other, check in self._checks.items() if other == path or path in check.documents]
+        return [other for other, check in self._checks.items() if other == path or path in check.read_paths]
 
     def list_pending(self) -> list[str]:
         """Return the open documents without a current check."""
@@ -123,7 +127,8 @@ class Session:
         earlier = self._workspaces.get(folder) if self.is_told_of_changes else None
         request = build_request([path], options, texts, earlier)
         self._workspaces[folder] = request.workspace
-        return Check(path, texts[path], api.lint_request(request))
+        result = api.lint_request(request)
+        return Check(path, texts[path], result, request.workspace.sources.read_paths)
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
         """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""
@@ -158,6 +163,14 @@ class Session:
         document = check.documents.get(path)
         match = None if document is None else find_route(document, len(check.text[:offset].encode()))
         return match[1].text if match is not None and isinstance(match[1], Scalar) else None
+
+
+def _is_saved(path: str, text: str) -> bool:
+    """Return whether a file on the disk has a text."""
+    try:
+        return regular_files.read(path).decode("utf-8-sig", "replace") == text
+    except (OSError, ValueError):
+        return False
 
 
 def _build_setting(check: Check, path: str, route: Route, node: Node) -> Setting | None:

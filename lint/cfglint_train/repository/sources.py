@@ -22,6 +22,8 @@ class Sources:
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         """Start with texts by path, which override the disk."""
         self.texts = dict(texts)
+        self.read_paths: set[str] = set()
+        """Paths of the files that were read, from `texts` or from the disk."""
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
         self._resolved_paths: dict[tuple[str, str], str | None] = {}
@@ -37,11 +39,12 @@ class Sources:
         """Return a copy in which `texts` also override the disk."""
         copy = Sources({**self.texts, **texts})
         copy._names, copy.roots, copy.named_paths, copy.disk = self._names, self.roots, self.named_paths, self.disk
-        copy.started_files = self.started_files
+        copy.started_files, copy.read_paths = self.started_files, self.read_paths
         return copy
 
     def read(self, path: str) -> bytes:
         """Read a file; raise OSError if that fails."""
+        self.read_paths.add(path)
         return self.texts[path] if path in self.texts else self.disk.read(path)
 
     def collect(
