@@ -116,7 +116,7 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
 
 @for_each(("words", "release", "expected"), [
     (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=3"), "0.9.1", "100 x `rollout.n` 3 = 300 is not"),
-    (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=4"), "0.9.1", "100 x `rollout.n` 4 = 400"[:0]),
+    (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=4"), "0.9.1", ""),
     (("actor_rollout_ref.actor.ppo_mini_batch_size=36",), "0.8.0", "36 x `rollout.n` 1"),
     (("actor_rollout_ref.actor.ppo_mini_batch_size=36",), "0.7.1", ""),
     (("data.train_batch_size=100", "actor_rollout_ref.actor.use_dynamic_bsz=True"), "0.5.0", "verl refuses to start"),
@@ -230,7 +230,8 @@ def test_each_command_that_composes_a_file_is_a_run(tmp_path):
     (tmp_path / "conf" / "run.yaml").write_text(f"# cfglint: verl=0.7.1\n{YAML}")
     command = 'python3 -m verl.trainer.main_ppo --config-path="$PWD/conf" --config-name=run data.train_batch_size'
     for batch in (104, 125):
-        (tmp_path / f"run{batch}.sh").write_text(f"{command}={batch}\n")
+        (tmp_path / f"run{batch}.sh").write_text(f"{command}={batch} trainer.nnodes=1 trainer.val_only=False\n")
+    (tmp_path / "again.sh").write_text(f"{command}=104 trainer.val_only=False trainer.nnodes=1\n")
     findings = lint(tmp_path, build_options(select=["BAT002"])).findings
     assert [finding.path for finding in findings] == ["run125.sh"]
     assert sorted(run.plan.rollout.batch for run in list_runs(tmp_path)) == [104, 125]

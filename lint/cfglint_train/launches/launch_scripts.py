@@ -39,7 +39,7 @@ _ASSIGNED: Final = compile_on_use(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
 _COMPOSING_OPTION: Final = "--config-name"
-"""Option by which a command names the file that Hydra composes; only scripts with it need `shell.composed`."""
+"""Option by which a command names the file that Hydra composes, without the file's ending."""
 
 
 class LaunchScripts:

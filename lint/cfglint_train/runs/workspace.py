@@ -409,11 +409,10 @@ class Workspace:
         """Return the runs of a main config: one, or one per launch if launches state much of what the run is."""
         separates = frameworks.load(main.framework).launch_interface.separates_launches
         launches = self.scripts.find_launches(main) if separates and main.document.syntax != "shell" else []
-        groups: dict[str, list[Launch]] = {}
+        groups: dict[frozenset[str], list[Launch]] = {}
         for launch in launches:
-            groups.setdefault(repr([(route, item.value) for route, item in launch.overrides.items()]), []).append(
-                launch
-            )
+            settings = frozenset(repr((route, item.value)) for route, item in launch.overrides.items())
+            groups.setdefault(settings, []).append(launch)
         if not 1 < len(groups) <= MAX_LAUNCHED_FILES:
             return [self.resolve_run(main)]
         return [self.resolve_run(main, _merge_if_any(group)) for group in groups.values()]

@@ -36,7 +36,7 @@ class ComposedFile(Frozen):
 
 def find_composed_file(invocation: Invocation) -> ComposedFile | None:
     """Return the file that a command composes, or None if it names none."""
-    word, folder = _find_value(invocation, _NAMES), _find_value(invocation, _FOLDERS)
+    word, folder = find_config_name(invocation), _find_value(invocation, _FOLDERS)
     if word is None or not word.is_known or not word.text:
         return None
     name = word.text if word.text.endswith(_ENDINGS) else f"{word.text}.yaml"
@@ -46,6 +46,11 @@ def find_composed_file(invocation: Invocation) -> ComposedFile | None:
         is_absolute = folder.text.startswith("/")
         return ComposedFile(word, f"{folder.text.rstrip('/')}/{name}" if is_absolute else name, is_absolute)
     return ComposedFile(word, f"{folder.known_suffix.rstrip('/')}/{name}" if folder.known_suffix else name, False)
+
+
+def find_config_name(invocation: Invocation) -> Word | None:
+    """Return the name of the configuration that a command composes, as written, or None."""
+    return _find_value(invocation, _NAMES)
 
 
 def _find_value(invocation: Invocation, options: tuple[str, ...]) -> Word | None:

@@ -7,12 +7,13 @@ import re
 
 from cfglint_train.documents.document import Document, Sequence
 from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.documents.shell.composed import find_config_name
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import RecognisedConfig
-from cfglint_train.frameworks.verl.words import HydraWord, HydraWords, find_option, find_undetermined, list_settings
+from cfglint_train.frameworks.verl.words import HydraWord, HydraWords, find_undetermined, list_settings
 
 PPO: Final = compile_on_use(r"verl\.trainer\.main_ppo|(?:.*/)?verl/trainer/main_ppo\.py")
 """verl's own program of reinforcement learning; recipes and forks have others, which accept more settings."""
@@ -40,7 +41,7 @@ def _recognise_command(invocation: Invocation) -> list[RecognisedConfig]:
     sections = {word.route[0] for word in list_settings(invocation)} if is_own or _is_python(invocation) else set()
     if not is_own and (_ROOT not in sections or _OTHER_TASK.search(invocation.program)):
         return []
-    if names_own_file(invocation) or (is_own and not sections and find_option(invocation, "--config-name") is None):
+    if names_own_file(invocation) or (is_own and not sections and find_config_name(invocation) is None):
         return []
     role, span = None, None
     reason = f"it starts {invocation.program} with settings of verl"
@@ -74,7 +75,7 @@ def is_sft_program(invocation: Invocation) -> bool:
 
 def names_own_file(invocation: Invocation) -> bool:
     """Return whether a command composes a YAML file of the user's, which is then the configuration."""
-    name = find_option(invocation, "--config-name")
+    name = find_config_name(invocation)
     return name is not None and _CONFIGS.fullmatch(name.text) is None
 
 

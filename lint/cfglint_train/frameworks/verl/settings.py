@@ -10,7 +10,7 @@ from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import CannotEdit, Change, Route, Set, Unknown
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.documents.shell.composed import names_file
+from cfglint_train.documents.shell.composed import find_config_name, names_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Any, Final
@@ -26,7 +26,7 @@ from cfglint_train.frameworks.lens import (
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
 from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
-from cfglint_train.frameworks.verl.words import find_group, find_option, list_words
+from cfglint_train.frameworks.verl.words import find_group, list_words
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
@@ -55,7 +55,7 @@ def _find_entry(config: Config) -> str:
     if is_sft_program(invocation):
         is_old = "fsdp_sft_trainer" in invocation.program
         return "sft_trainer" if is_old else "sft_trainer_engine"
-    name = find_option(invocation, "--config-name")
+    name = find_config_name(invocation)
     entry = "" if name is None else name.text.removesuffix(".yaml")
     engine = find_group(invocation, "model_engine")
     if engine is not None:

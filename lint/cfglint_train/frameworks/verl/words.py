@@ -31,7 +31,6 @@ _SWITCHES: Final = frozenset(("--multirun", "--resolve", "--run", "--shell-compl
 """Options of Hydra without a value (hydra-core 1.3.2 `_internal/utils.py`, get_args_parser)."""
 _PLACEHOLDER: Final = compile_on_use(r"<[^<>]*>|[Yy][Oo][Uu][Rr]")
 """Text that users replace."""
-_SPELLINGS: Final = {"-cd": "--config-dir", "-cn": "--config-name", "-cp": "--config-path", "-c": "--cfg"}
 
 
 class HydraWord(Frozen):
@@ -171,13 +170,8 @@ def list_words(invocation: Invocation) -> list[HydraWord]:
 
 
 def list_settings(invocation: Invocation) -> Iterator[HydraWord]:
-    """Yield the overrides that set a key of the configuration."""
-    deleted: set[Route] = set()
-    for word in list_words(invocation):
-        if word.head.sign == "~":
-            deleted.add(word.route)
-        elif is_setting(word.head):
-            yield word
+    """Return the overrides that set a key of the configuration."""
+    return (word for word in list_words(invocation) if word.head.sign != "~" and is_setting(word.head))
 
 
 GROUPS: Final = ("engine", "model", "model_engine", "optim", "profiler")
@@ -192,24 +186,6 @@ def is_setting(head: OverrideHead) -> bool:
 def find_group(invocation: Invocation, name: str) -> HydraWord | None:
     """Return the last word that selects the file of a config group at the root."""
     return next((word for word in reversed(list_words(invocation)) if word.head.key == name), None)
-
-
-def find_option(invocation: Invocation, option: str) -> Word | None:
-    """Return the word that is the value of one of Hydra's own options (`--config-name`), or None."""
-    for index, word in enumerate(invocation.words):
-        name, equals, _ = word.text.partition("=")
-        if _SPELLINGS.get(name, name) == option:
-            if equals:
-                return build_joined_entry_word(word, len(name) + 1)
-            return invocation.words[index + 1] if index + 1 < len(invocation.words) else None
-    return None
-
-
-def build_joined_entry_word(word: Word, offset: int) -> Word:
-    """Return the part of a word after `offset` characters."""
-    from cfglint_train.documents.shell.script import drop_prefix
-
-    return drop_prefix(word, offset)
 
 
 def find_undetermined(invocation: Invocation) -> str:
