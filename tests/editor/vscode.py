@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class VSCode:
 
 @contextmanager
 def start_vscode(
-    browser: Any, packages: list[Path], data: Path, path: str, settings: dict[str, object]
+    browser: Any, packages: list[Path], data: Path, path: str, settings: Mapping[str, object]
 ) -> Iterator[VSCode]:
     """Run VS Code with packages installed. `path` is its PATH, `data` a folder for its state."""
     program = Path(str(shutil.which("code-server"))).resolve()

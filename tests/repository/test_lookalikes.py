@@ -14,11 +14,9 @@ from tests.support.corpus import REPOSITORY
 from tests.support.linting import change_directory
 
 MKDOCS = "site_name: Meadow\nnav:\n  - index.md\n"
-VERL = "actor_rollout_ref:\n  actor:\n    strategy: fsdp\n"
+TORCHTUNE = "model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n"
 
 SAMPLES = [
-    ("ppo.yaml", VERL, "verl"),
-    ("run.sh", "python3 -m verl.trainer.main_ppo data.train_batch_size=256\n", "verl"),
     ("run.sh", "python3 -m marti.cli.multi_agent_train_ppo_ray --pretrain Qwen/Qwen3-1.7B --bf16\n", "MARTI"),
     ("run.sh", "deepspeed --module openrlhf.cli.train_rft --pretrain Qwen/Qwen3-1.7B\n", "a fork of OpenRLHF"),
     ("run.sh", "python -m openrlhf.cli.train_sft\n# python -m openrlhf.cli.train_rft\n", ""),
@@ -46,7 +44,7 @@ SAMPLES = [
     ("h.yaml", f"{AXOLOTL}hydra: {{run: {{dir: out}}}}\n", "an axolotl configuration that Hydra composes"),
     ("h.yaml", f"{LIMITED}hydra: {{run: {{dir: out}}}}\n", "a LLaMA-Factory configuration that Hydra composes"),
     ("sft.sh", "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B\n", "ms-swift"),
-    ("lora.yaml", "model:\n  _component_: torchtune.models.llama3.lora_llama3_8b\n", "torchtune"),
+    ("lora.yaml", TORCHTUNE, "torchtune"),
     ("finetune.yaml", "model_name_or_path: gpt2\ndataset_path: data\nblock_size: 512\n", "LMFlow"),
     (
         "board.yaml",
@@ -105,13 +103,13 @@ def test_a_script_that_starts_a_framework_names_the_file(tmp_path):
 
 def test_files_in_a_folder_are_counted_and_never_a_finding(tmp_path):
     for name in ("a.yaml", "b.yaml", "c.yaml"):
-        (tmp_path / name).write_text(VERL)
+        (tmp_path / name).write_text(TORCHTUNE)
     (tmp_path / "run.sh").write_text("swift sft --model x\n")
     (tmp_path / "mkdocs.yml").write_text(MKDOCS)
     assert run_cfglint("--isolated", cwd=tmp_path) == (
         0,
         "1 file looks like ms-swift, which is not supported\n"
-        "3 files look like verl, which is not supported\n"
+        "3 files look like torchtune, which is not supported\n"
         "warning: no training config found in 5 files (--verbose says why)\n",
         "",
     )
@@ -119,21 +117,21 @@ def test_files_in_a_folder_are_counted_and_never_a_finding(tmp_path):
     assert report["findings"] == []
     assert report["unsupported"] == [
         {"framework": "ms-swift", "paths": ["run.sh"]},
-        {"framework": "verl", "paths": ["a.yaml", "b.yaml", "c.yaml"]},
+        {"framework": "torchtune", "paths": ["a.yaml", "b.yaml", "c.yaml"]},
     ]
 
 
 def test_a_file_that_a_person_names_is_said_to_be_left_out(tmp_path):
     (tmp_path / "mkdocs.yml").write_text(MKDOCS)
-    (tmp_path / "ppo.yaml").write_text(VERL)
+    (tmp_path / "lora.yaml").write_text(TORCHTUNE)
     (tmp_path / "train.yaml").write_text(AXOLOTL)
     for form in ("text", "concise", "grouped"):
         outcome = run_cfglint(
-            "--isolated", "--output-format", form, "train.yaml", "mkdocs.yml", "ppo.yaml", cwd=tmp_path
+            "--isolated", "--output-format", form, "train.yaml", "mkdocs.yml", "lora.yaml", cwd=tmp_path
         )
         reported = [line for line in outcome.lines if "not recognised" in line]
         assert reported[0].startswith("mkdocs.yml: not recognised as a training configuration (")
-        assert "looks like verl" in reported[1]
+        assert "looks like torchtune" in reported[1]
         assert len(reported) == 2
 
 
@@ -155,7 +153,7 @@ def test_a_pattern_that_names_many_files_does_not_bury_the_rest(tmp_path):
 
 
 def test_the_api_has_them(tmp_path):
-    (tmp_path / "ppo.yaml").write_text(VERL)
+    (tmp_path / "lora.yaml").write_text(TORCHTUNE)
     with change_directory(tmp_path):
         checked = api.lint(".", api.Options(isolated=True))
-    assert checked.unsupported == (api.UnsupportedFiles("verl", ("ppo.yaml",)),)
+    assert checked.unsupported == (api.UnsupportedFiles("torchtune", ("lora.yaml",)),)
