@@ -195,6 +195,7 @@ trainer: {nnodes: 1, n_gpus_per_node: 8, save_freq: 20}
     ('--config-path="$PWD/conf" --config-name=run', ["conf/run.yaml"]),
     ('--config-path "$PWD/conf" --config-name run.yaml actor_rollout_ref.rollout.n=3', ["conf/run.yaml"]),
     ('--config-path="$PWD/conf" --config-name=run data.train_batch_size=104', []),
+    ('-cp "$PWD/conf" -cn run data.train_batch_size=104', []),
     ('--config-path="$PWD/conf" --config-name=other', []),
 ])  # fmt: skip
 def test_a_yaml_file_is_the_run_of_the_command_that_composes_it(command, expected, tmp_path):

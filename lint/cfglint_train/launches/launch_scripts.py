@@ -38,8 +38,8 @@ _ASSIGNED: Final = compile_on_use(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+
 """Argument of the form `name=FILE`; the part of the path up to its last variable is ignored."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
-_COMPOSING_OPTION: Final = "--config-name"
-"""Option by which a command names the file that Hydra composes, without the file's ending."""
+_COMPOSING_OPTIONS: Final = ("--config-name", "-cn")
+"""Spellings of the option by which a command names the file that Hydra composes, with or without its ending."""
 
 
 class LaunchScripts:
@@ -546,9 +546,10 @@ class LaunchScripts:
             if name.endswith(".py"):  # `python -m src.train`
                 package = os.path.basename(os.path.dirname(os.path.abspath(path)))
                 scripts = tuple(dict.fromkeys((*scripts, *index.find_scripts_naming(f"{package}.{name[:-3]}"))))
-            elif name.endswith((".yaml", ".yml")) and (composing := index.find_scripts_naming(_COMPOSING_OPTION)):
-                naming = set(index.find_scripts_naming(name.rpartition(".")[0]))
-                scripts = tuple(dict.fromkeys((*scripts, *(script for script in composing if script in naming))))
+            elif name.endswith((".yaml", ".yml")):
+                composing = {script for option in _COMPOSING_OPTIONS for script in index.find_scripts_naming(option)}
+                naming = index.find_scripts_naming(name.rpartition(".")[0]) if composing else ()
+                scripts = tuple(dict.fromkeys((*scripts, *(script for script in naming if script in composing))))
             self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()
         return self._naming_scripts[path]
 
