@@ -38,7 +38,7 @@ def main() -> int:
     arguments = parser.parse_args()
     path, text = arguments.file.resolve().as_posix(), arguments.file.read_text(encoding="utf-8")
     session = Session()
-    session.is_told_of_changes = True
+    session.has_watcher = True
 
     def edit(number: int) -> None:
         session.put(path, f"{text}# {number}\n")

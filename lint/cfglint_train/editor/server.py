@@ -49,7 +49,7 @@ def _start(server: Server, _: types.InitializedParams) -> None:
         watchers = types.DidChangeWatchedFilesRegistrationOptions(list(map(types.FileSystemWatcher, _WATCHED)))
         registration = types.Registration("cfglint-files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watchers)
         server.client_register_capability(types.RegistrationParams([registration]))
-        server.session.is_told_of_changes = True
+        server.session.has_watcher = True
 
 
 def _open(server: Server, params: types.DidOpenTextDocumentParams) -> None:

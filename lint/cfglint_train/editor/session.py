@@ -76,7 +76,7 @@ class Session:
         self.options = options.replace(force_exclude=True)
         self.texts: dict[str, str] = {}
         """Texts of the open documents by absolute path, unsaved changes included."""
-        self.is_told_of_changes = False
+        self.has_watcher = False
         """True if the client reports changes on the disk; otherwise every check reads the disk again."""
         self._checks: dict[str, Check] = {}
         self._workspaces: dict[str, Workspace] = {}
@@ -85,7 +85,7 @@ class Session:
     def put(self, path: str, text: str) -> None:
         """Open a document, or replace its text."""
         if path not in self.texts and not _is_saved(path, text):
-            self._checks.clear()  # a check may have looked for the file in vain
+            self._checks.clear()  # a check may have looked for the file and not found it
         elif self.texts.get(path, text) != text:
             self.invalidate(path)
         self.texts[path] = text
@@ -124,7 +124,7 @@ class Session:
         """Check a document with other texts than the open ones; a probe runs no rules."""
         folder = os.path.dirname(path)
         options = self.options.replace(select=()) if is_probe else self.options
-        earlier = self._workspaces.get(folder) if self.is_told_of_changes else None
+        earlier = self._workspaces.get(folder) if self.has_watcher else None
         request = build_request([path], options, texts, earlier)
         self._workspaces[folder] = request.workspace
         result = api.lint_request(request)

@@ -194,7 +194,7 @@ class Traits(Frozen):
     of models.
     """
     list_even_batches: Callable[[Config, Plan], Iterable[EvenBatch]] = lambda _, __: ()
-    """Batches that must be divisible, if they are more than the global batch."""
+    """Batches that must divide evenly among GPUs, beside the global batch."""
     fills_packs: Callable[[Config], bool] = lambda _: True
     """Predicate: packs are filled up to the sequence length; otherwise the samples of a micro batch are concatenated.
     """
