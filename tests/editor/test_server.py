@@ -329,3 +329,92 @@ def test_a_long_file_is_checked(tmp_path: Path) -> None:
         assert finding.range.start.line == text.count("\n") - 1
 
     run(steps, tmp_path)
+
+
+VERL = """\
+python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B \\
+  actor_rollout_ref.model.lora_rank=32 trainer.nnodes=2 trainer.n_gpus_per_node=8 \\
+  algorithm.adv_estimator=grpo trainer.save_
+"""
+
+
+def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
+    """Each of Hydra's options is explained and completed in its section; a key of a class is a key of the release."""
+    program = copy_case(tmp_path, "4-olmo-syncs", "olmo_core_7b.py")
+    script = tmp_path / "train.sh"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(script, VERL)
+        await editor.wait(document)
+        for key, title in (
+            ("lora_rank", "actor_rollout_ref.model.lora_rank"),
+            ("nnodes", "trainer.nnodes"),
+            ("trainer.n_gpus", "trainer.n_gpus_per_node"),
+            ("grpo", "algorithm.adv_estimator"),
+        ):
+            assert f"**`{title}`**" in str(await editor.hover(document, key))
+        offered = await editor.complete(document, editor.locate(document, "trainer.save_", len("trainer.save_")))
+        assert offered["save_freq"] == "save_freq"
+        assert "nnodes" not in offered
+        document = editor.open(program)
+        await editor.wait(document)
+        hover = str(await editor.hover(document, "rank_microbatch_size"))
+        assert "not a key" not in hover
+        assert "integer" in hover
+
+    run(steps, tmp_path)
+
+
+def test_a_variable_of_a_script_is_no_setting(tmp_path: Path) -> None:
+    """Outside the options of a command there is nothing to explain."""
+    path = shutil.copy(REPOSITORY / "fixtures" / "openrlhf" / "strings.sh", tmp_path)
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(Path(path))
+        await editor.wait(document)
+        assert await editor.hover(document, "MODEL") is None
+
+    run(steps, tmp_path)
+
+
+def test_a_fact_has_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    """A comment that states a fact does not mix line ends."""
+    text = (REPOSITORY / "fixtures" / "openrlhf" / "crlf.sh").read_bytes().decode()
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "crlf.sh", text)
+        await editor.wait(document)
+        actions = await editor.list_actions(document)
+        (action, *_) = [action for title, action in actions.items() if title.startswith("State that gpu")]
+        changed = editor.edit(action.edit)[document.uri]
+        assert changed.count("\n") == changed.count("\r\n") == text.count("\n") + 1
+
+    run(steps, tmp_path)
+
+
+def test_a_file_that_does_not_parse_has_one_diagnostic(tmp_path: Path) -> None:
+    """The reason why a file is not checked does not repeat its syntax error."""
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", SFT + "\tfoo: 1\n")
+        assert [one.code for one in await editor.wait(document)] == ["SYN002"]
+
+    run(steps, tmp_path)
+
+
+def test_a_whole_file_with_many_findings_has_its_actions_at_once(tmp_path: Path) -> None:
+    """Comments that ignore single findings are offered for a few lines, because each takes a check of the file."""
+    text = SFT + "".join(f"unknown_{number}: 1\n" for number in range(50))
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        assert len(await editor.wait(document)) > 50
+        whole = await editor.list_actions(document)
+        assert not [title for title in whole if title.startswith("Ignore")]
+        line = types.Range(types.Position(20, 0), types.Position(20, 3))
+        actions = await editor.client.text_document_code_action_async(
+            types.CodeActionParams(document, line, types.CodeActionContext([]))
+        )
+        assert [action.title for action in actions or []] == ["Ignore KEY001 (unknown-key) here"]
+
+    run(steps, tmp_path)

@@ -17,6 +17,9 @@ FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
 _FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
 """Names, in comments, of facts that are plan fields."""
 
+_MOST_IGNORED = 10
+"""Findings in a range up to which each has an action to ignore it: every such action takes a check of the file."""
+
 
 def list_actions(
     server: Server, path: str, text: convert.Text, check: Check, params: types.CodeActionParams
@@ -27,8 +30,9 @@ def list_actions(
     if _wants(wanted, types.CodeActionKind.QuickFix):
         for finding in findings:
             yield from _list_fixes(server, finding, text)
-        for finding in findings:
-            yield from _ignore(server, path, finding, text)
+        if len(findings) <= _MOST_IGNORED:
+            for finding in {(finding.code, finding.line, finding.column): finding for finding in findings}.values():
+                yield from _ignore(server, path, finding, text)
         yield from _state_facts(server, path, text, findings)
     has_safe_fix = any(
         finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
@@ -111,7 +115,8 @@ def _state_facts(server: Server, path: str, text: convert.Text, findings: list[F
     }
     for fact, value in assumed.items():
         for stated in _list_values(fact, value):
-            comment = f"# cfglint: {stated}\n"
+            ending = "\r\n" if "\r\n" in text.text else "\n"
+            comment = f"# cfglint: {stated}{ending}"
             start = text.text.index("\n") + 1 if text.text.startswith("#!") and "\n" in text.text else 0
             place = text.find_position(start)
             edit = types.TextEdit(types.Range(place, place), comment)

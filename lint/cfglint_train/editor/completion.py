@@ -49,6 +49,7 @@ def complete(session: Session, path: str, offset: int) -> Completions | None:
         if setting is None or not setting.route:
             continue
         if kind == "key" and MARKER in str(setting.route[-1]):
+            start += replacement.index(MARKER) if replacement.endswith(f"{MARKER}=0") else 0
             return Completions(start, end, tuple(_list_keys(setting, path, quoted, text[end : end + 2])))
         if kind == "value" and MARKER not in str(setting.route[-1]):
             return Completions(start, end, tuple(_list_values(setting, path, quoted)))
@@ -82,6 +83,8 @@ def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tupl
             yield f'"{MARKER}": 0', "key"
             yield f'"{MARKER}": 0,', "key"
         return
+    if word and (not head or head[-1] in " \t+") and not path.endswith((".yaml", ".yml", ".py")):
+        yield f"{word[: word.rfind('.') + 1]}{MARKER}=0", "key"  # an option of Hydra, whose section stays
     if ":" in head or "=" in head:
         yield MARKER, "value"
     else:

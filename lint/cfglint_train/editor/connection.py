@@ -92,7 +92,10 @@ class Server(LanguageServer):
     def _list_diagnostics(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
         for finding in check.result.findings:
             yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self)
+        shown = {(finding.path, finding.line, finding.message) for finding in check.result.findings}
         for failure in check.result.errors:
+            if (failure.path, failure.line, failure.message) in shown:
+                continue  # a file that does not parse is a finding and a failure
             yield failure.path, convert.build_failure(failure, self.get(failure.path))
 
     def _publish_file(self, path: str, diagnostics: list[types.Diagnostic] | None) -> None:

@@ -14,6 +14,7 @@ from cfglint_train.fitting.alternatives import find_largest
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.key_availability import is_missing
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.plan.field_docs import load_meanings
 from cfglint_train.plan.names import Field
@@ -44,7 +45,8 @@ def describe_setting(setting: Setting) -> str:
     lines = [f"**`{format_route(setting.route)}`** ({title} {config.release})"]
     fact = find_fact(setting)
     if fact is None:
-        lines.append("not a key of this release")
+        if is_missing(config, setting.route) and setting.route[-1] != "_CLASS_":
+            lines.append("not a key of this release")
     elif not fact.is_open:
         lines += _describe_fact(fact, config.release)
     for field, value in list_fields(setting):
@@ -61,7 +63,13 @@ def find_fact(setting: Setting) -> KeyFact | None:
     keys = frameworks.get_keys(config)
     if keys is None:
         return None
-    return keys.get_vocabulary(config).find_fact(setting.route, config.release, keys.build_context(config))
+    vocabulary, context = keys.get_vocabulary(config), keys.build_context(config)
+    fact = vocabulary.find_fact(setting.route, config.release, context)
+    option = None if fact is not None else keys.find_launcher_option(config, setting.route)
+    if option is None or option.entry != "script":
+        return fact
+    # A section that is built by a class has the fields of that class.
+    return vocabulary.find_fact(option.route, config.release, context._replace(entry=option.entry))
 
 
 def list_fields(setting: Setting) -> list[tuple[Field, FieldValue]]:

@@ -95,7 +95,7 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
         return None
     path, text, check = document
     setting = server.session.find_setting(path, text.find_offset(params.position))
-    if setting is None:
+    if setting is None or not setting.route:
         return None
     redact = build_redaction(check.result.raw.secrets)
     content = types.MarkupContent(types.MarkupKind.Markdown, redact(hover.describe_setting(setting)))

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Set
 
 from cfglint_train import api
-from cfglint_train.documents.document import Document, Node, Route, Scalar, Sequence
+from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.frozen import Frozen
@@ -201,8 +201,8 @@ def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, 
     """Return the step, the child and whether the offset is in the child's key; a step of None if there is no child."""
     if isinstance(node, MappingNode):
         for entry in node.entries:
-            if entry.name is not None and entry.span.start <= offset <= entry.span.end:
-                return entry.name, entry.value, offset <= entry.key.span.end
+            if entry.name is not None and _covers_entry(entry, offset):
+                return entry.name, entry.value, offset <= entry.key.span.end and not _is_dotted(entry)
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
             if _covers(item, offset):
@@ -214,7 +214,19 @@ def _covers(node: Node, offset: int) -> bool:
     """Return whether an offset is in a node. The span of a command may not cover its arguments."""
     if node.span.start <= offset <= node.span.end:
         return True
-    return isinstance(node, MappingNode) and any(entry.span.start <= offset <= entry.span.end for entry in node.entries)
+    return isinstance(node, MappingNode) and any(_covers_entry(entry, offset) for entry in node.entries)
+
+
+def _covers_entry(entry: Entry, offset: int) -> bool:
+    """Return whether an offset is in an entry, or in another option that sets a key of the same section."""
+    if entry.span.start <= offset <= entry.span.end:
+        return True
+    return _is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
+
+
+def _is_dotted(entry: Entry) -> bool:
+    """Return whether an entry is a section of a key with dots, as in `trainer.nnodes=2`: its value has all of it."""
+    return isinstance(entry.value, MappingNode) and entry.value.span.start == entry.span.start
 
 
 def resolve_path(path: str, word: str, documents: Iterable[str]) -> str | None:
