@@ -222,12 +222,14 @@ def test_completion_knows_the_release(tmp_path: Path) -> None:
                 ("optimizer: ada", "adopt_adamw", "adopt_adamw"),
                 ("bf16: ", "true", "true"),
                 ("datasets:\n  - path: x\n    ty", "type", "type: "),
+                ("datasets: [{path: x, ty}]", "type", "type: "),
+                ('optimizer: "ada', "adopt_adamw", "adopt_adamw"),
             )
         ):
             key = line.split(":")[0]
             text = "".join(one for one in SFT.splitlines(keepends=True) if not one.startswith(key)) + line
             document = editor.open(tmp_path / f"sft{number}.yaml", text)
-            position = types.Position(text.count("\n"), len(text.rsplit("\n", 1)[-1]))
+            position = types.Position(text.count("\n"), len(text.rsplit("\n", 1)[-1].rstrip("]}")))
             offered = await editor.complete(document, position)
             assert offered[label] == inserted
             assert "base_model" not in offered

@@ -85,8 +85,11 @@ def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tupl
         return
     if word and (not head or head[-1] in " \t+") and not path.endswith((".yaml", ".yml", ".py")):
         yield f"{word[: word.rfind('.') + 1]}{MARKER}=0", "key"  # an option of Hydra, whose section stays
-    if ":" in head or "=" in head:
+    item = re.split(r"[{,]", head)[-1] if head.count("{") > head.count("}") else head
+    if ":" in item or "=" in item:
         yield MARKER, "value"
+        if quoted:
+            yield f"{MARKER}{head[-1]}", "value"
     else:
         yield f"{MARKER}: 0", "key"
         yield MARKER, "key"
