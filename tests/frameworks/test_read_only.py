@@ -217,6 +217,7 @@ CANNOT = {
     ("olmo_core", "sequence.length"),
     ("trl", "parallel.offload_optimizer"),
     ("trl", "parallel.sharding"),
+    ("verl", "checkpoint.model_only"),
 }
 
 

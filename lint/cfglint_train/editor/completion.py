@@ -11,11 +11,12 @@ from cfglint_schemas.status import ITEM
 from cfglint_train.documents.document import Route
 from cfglint_train.editor.hover import find_fact, format_kind
 from cfglint_train.editor.session import MARKER, Session, Setting
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.frameworks import framework as frameworks
 
-_WORD: Final = re.compile(r"[\w.\-]*")
+_WORD: Final = compile_on_use(r"[\w.\-]*")
 
 
 class Suggestion(Frozen):

@@ -38,7 +38,7 @@ class _Candidate(Frozen):
 def add_ignores(
     paths: list[str],
     options: LintOptions,
-    sources: Mapping[str, bytes],
+    sources: Mapping[str, bytes] | None = None,
     is_chosen: Callable[[Finding], bool] = lambda _: True,
 ) -> FixOutcome:
     """Add a comment for every chosen finding that a comment can suppress. Writes nothing to disk.
@@ -46,7 +46,7 @@ def add_ignores(
     `sources`: texts by path that replace the files on disk. A file in which the comments would cause new findings is
     left unchanged.
     """
-    workspace = dispatch.open_workspace(options, dict(sources))
+    workspace = dispatch.open_workspace(options, sources)
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
     for finding in (atom for item in before.findings if is_chosen(item) for atom in item.atoms):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from posixpath import dirname, join, normpath
 from typing import Any, Final
 
@@ -14,22 +15,29 @@ import yaml
 
 from cfglint_schemas.readers.source import UndecidedError
 from cfglint_schemas.readers.tree import SourceTree
+from cfglint_train.foundation.expressions import compile_on_use
 
 Tree = dict[str, Any]
 
 _SELF: Final = "_self_"
-_PACKAGE: Final = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
-_CHOICE: Final = re.compile(r"\$\{([\w/@.]+)\}")
+_PACKAGE: Final = compile_on_use(r"(?m)^#\s*@package\s+(\S+)")
+_CHOICE: Final = compile_on_use(r"\$\{([\w/@.]+)\}")
 _MAX_DEPTH: Final = 20
 
 
-class _Loader(yaml.SafeLoader):
-    """OmegaConf's loader, as far as it differs: `1e-6` is a number (omegaconf 2.3.0 `_utils.py`: get_yaml_loader)."""
+@cache
+def _build_loader() -> type[yaml.SafeLoader]:
+    """Return OmegaConf's loader, as far as it differs: `1e-6` is a number.
 
+    The source is omegaconf 2.3.0 `_utils.py`: get_yaml_loader.
+    """
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+    class Loader(yaml.SafeLoader):
+        """A loader with resolvers of its own."""
+
+    expression = re.compile(r"^[-+]?[0-9]+(?:_[0-9]+)*[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", expression, list("-+0123456789"))
+    return Loader
 
 
 class ConfigFolder:
@@ -133,7 +141,7 @@ class ConfigFolder:
         if path not in self._parsed:
             text = self._tree.files[path]
             try:
-                content = yaml.load(text, _Loader) or {}
+                content = yaml.load(text, _build_loader()) or {}
             except yaml.YAMLError as problem:
                 raise UndecidedError(f"{path}: {problem}") from None
             if not isinstance(content, dict):
