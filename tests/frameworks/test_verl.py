@@ -143,6 +143,19 @@ def test_fixes_rewrite_the_word(before, after, tmp_path):
     assert after in text.split()
 
 
+@for_each("place", ["command", "file"])
+def test_a_mapping_in_a_word_is_merged(place, tmp_path):
+    words = "data.train_batch_size=104 'data={max_prompt_length: 64, max_response_length: 100}'"
+    if place == "command":
+        write_command(tmp_path, words, "data.max_response_length=32")
+    else:
+        (tmp_path / "run.yaml").write_text(YAML)
+        command = 'python3 -m verl.trainer.main_ppo --config-path="$PWD" --config-name=run'
+        (tmp_path / "run.sh").write_text(f"{command} {words} data.max_response_length=32\n")
+    (run,) = list_runs(tmp_path)
+    assert (run.plan.rollout.batch, run.plan.sequence.length) == (104, 96)
+
+
 def test_values_follow_interpolations_and_the_defaults_of_the_release(tmp_path):
     write_command(
         tmp_path,

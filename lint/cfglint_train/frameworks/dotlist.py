@@ -24,15 +24,22 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
         if not steps or not all(steps):
             raise ValueError(f"{word!r} is not a setting")
         value = parse_value(text, word) if separator else None
-        # A later key below a plain value turns the value into a mapping. A plain value removes the keys below a mapping
-        # that it replaces.
-        for other in list(leaves):
-            if other == steps[: len(other)] or (other[: len(steps)] == steps and not isinstance(value, dict)):
-                del leaves[other]
-        for route, leaf in _flatten(value, steps):
-            leaves.pop(route, None)
-            leaves[route] = leaf
+        merge_setting(leaves, steps, value)
     return leaves
+
+
+def merge_setting(leaves: dict[Route, Any], route: Route, value: Any) -> None:
+    """Set a value after others, as `OmegaConf.update` does: mappings are merged.
+
+    A later key below a plain value turns the value into a mapping. A plain value removes the keys below a mapping that
+    it replaces.
+    """
+    for other in list(leaves):
+        if other == route[: len(other)] or (other[: len(route)] == route and not isinstance(value, dict)):
+            del leaves[other]
+    for inner, leaf in _flatten(value, route):
+        leaves.pop(inner, None)
+        leaves[inner] = leaf
 
 
 def parse_value(text: str, word: str) -> Any:

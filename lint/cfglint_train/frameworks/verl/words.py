@@ -25,6 +25,7 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.frameworks.dotlist import merge_setting
 from cfglint_train.frameworks.verl.overrides import OverrideHead, parse_head, parse_value
 
 _SWITCHES: Final = frozenset(("--multirun", "--resolve", "--run", "--shell-completion", "-m", "-r", "-s"))
@@ -123,9 +124,7 @@ def parse_trailing(words: Iterable[str]) -> dict[Route, Any]:
             value = parse_value(word[head.value_offset :])
         except ValueError:
             value = Unknown("a value that Hydra refuses")
-        for other in [other for other in settings if other[: len(route)] == route]:
-            del settings[other]
-        settings[route] = value
+        merge_setting(settings, route, value)
     return settings
 
 
@@ -217,7 +216,17 @@ def _insert(root: Mapping, word: HydraWord) -> None:
             mapping.entries.append(entry)
         assert isinstance(entry.value, Mapping)
         mapping = entry.value
-    mapping.entries.append(Entry(Scalar(word.entry.key.span, last, value=last), word.entry.value))
+    _merge(mapping, Entry(Scalar(word.entry.key.span, last, value=last), word.entry.value))
+
+
+def _merge(mapping: Mapping, entry: Entry) -> None:
+    """Add an entry; merge its value with an earlier one if both are mappings, as Hydra does."""
+    earlier = next((other.value for other in reversed(mapping.entries) if other.name == entry.name), None)
+    if isinstance(earlier, Mapping) and isinstance(entry.value, Mapping):
+        for inner in entry.value.entries:
+            _merge(earlier, inner)
+    else:
+        mapping.entries.append(entry)
 
 
 def _build_node(argument: Argument, value: Any) -> Node:
