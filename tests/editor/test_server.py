@@ -289,6 +289,10 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
             editor.published.pop(quiet.uri)
             editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
             assert [one for one in await editor.wait(quiet) if expected in one.message]
+            if expected.startswith("not checked"):
+                fit = types.ExecuteCommandParams("cfglint.fit", [quiet.uri])
+                await editor.client.workspace_execute_command_async(fit)
+                assert editor.messages == ["cfglint: this file is not checked; see its problems"]
         (first / "sft.yaml").rename(first / "renamed.yaml")
         editor.client.text_document_did_close(types.DidCloseTextDocumentParams(noisy))
         await editor.wait(editor.open(first / "renamed.yaml"))
@@ -418,5 +422,18 @@ def test_a_whole_file_with_many_findings_has_its_actions_at_once(tmp_path: Path)
             types.CodeActionParams(document, line, types.CodeActionContext([]))
         )
         assert [action.title for action in actions or []] == ["Ignore KEY001 (unknown-key) here"]
+
+    run(steps, tmp_path)
+
+
+def test_the_outline_of_a_script_names_its_commands(tmp_path: Path) -> None:
+    """The commands of a script have names in the outline, with their options below."""
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "train.sh", VERL)
+        await editor.wait(document)
+        symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+        outline = {one.name: one.children or [] for one in symbols or [] if isinstance(one, types.DocumentSymbol)}
+        assert "trainer" in [one.name for one in outline["verl.trainer.main_ppo"]]
 
     run(steps, tmp_path)

@@ -182,7 +182,14 @@ def _list_symbols(node: Node | None, document: Document, text: Text, depth: int)
                 if children:
                     span = types.Range(min(span.start, children[0].range.start), max(span.end, children[-1].range.end))
                     start = types.Range(span.start, span.start)
-                    yield types.DocumentSymbol(str(index), types.SymbolKind.Array, span, start, children=children)
+                    name = _name_command(item, document) if document.syntax == "shell" else str(index)
+                    yield types.DocumentSymbol(name, types.SymbolKind.Array, span, start, children=children)
+
+
+def _name_command(command: Node, document: Document) -> str:
+    """Return the words of a command before its first option, in its first line."""
+    source = document.source[command.span.start : command.span.end].decode(errors="replace")
+    return source.strip().partition("\n")[0].split(" -")[0].rstrip(" \\\r") or "command"
 
 
 def _build_symbol(name: str, entry: Entry, document: Document, text: Text, depth: int) -> types.DocumentSymbol:
