@@ -65,7 +65,9 @@ def test_every_framework_has_every_feature(tmp_path: Path) -> None:
             diagnostics = await editor.wait(document)
             findings = [one for one in api.lint([path]).findings if one.path == path.as_posix()]
             assert [one.code for one in diagnostics] == [one.code for one in findings]
-            assert hover in str(await editor.hover(document, key))
+            text = str(await editor.hover(document, key))
+            assert hover in text
+            assert str(path.parent) not in text
             lenses = await editor.client.text_document_code_lens_async(types.CodeLensParams(document))
             assert lens in " ".join(one.command.title for one in lenses or [] if one.command)
             symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
@@ -435,5 +437,20 @@ def test_the_outline_of_a_script_names_its_commands(tmp_path: Path) -> None:
         symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
         outline = {one.name: one.children or [] for one in symbols or [] if isinstance(one, types.DocumentSymbol)}
         assert "trainer" in [one.name for one in outline["verl.trainer.main_ppo"]]
+
+    run(steps, tmp_path)
+
+
+def test_a_script_leads_to_the_config_that_it_starts(tmp_path: Path) -> None:
+    """The definition of a command's argument is the file that it names; an option names none."""
+    config = copy_case(tmp_path, "5-axolotl-3b", "llama-3b.yaml")
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "train.sh", "axolotl train 5-axolotl-3b/llama-3b.yaml --debug\n")
+        await editor.wait(document)
+        for words, expected in (("llama-3b", config.as_uri()), ("--debug", None), ("train ", None)):
+            place = editor.locate(document, words)
+            target = await editor.client.text_document_definition_async(types.DefinitionParams(document, place))
+            assert (target.uri if isinstance(target, types.Location) else None) == expected
 
     run(steps, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from json import dumps
 
@@ -51,7 +52,8 @@ def describe_setting(setting: Setting) -> str:
         lines += _describe_fact(fact, config.release)
     for field, value in list_fields(setting):
         meaning = load_meanings().get(field, "")
-        effective = f"`{field}` = `{format_value(value.value)}` ({describe_origin(value.origin)})"
+        origin = describe_origin(value.origin).removeprefix(f"{os.path.dirname(config.document.path)}/")
+        effective = f"`{field}` = `{format_value(value.value)}` ({origin})"
         lines.append(f"{effective}: {meaning}" if meaning else effective)
         lines += _describe_memory(places.choose_worse(setting.run), field, value.value)
     return "\n\n".join(lines)

@@ -12,6 +12,7 @@ from cfglint_train import api
 from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation import filesystem, regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
@@ -21,6 +22,9 @@ from cfglint_train.runs.workspace import Workspace
 
 MARKER: Final = "cfglintcursor"
 """Name that stands for the word at the cursor while its place in the tree is searched."""
+
+_ARGUMENT: Final = compile_on_use(r"[^\s\"'=;|&<>()]+")
+"""Word of a script that may name a file."""
 
 
 class Check(Frozen):
@@ -158,11 +162,14 @@ class Session:
         return None if match is None else _build_setting(check, path, *match)
 
     def find_word(self, path: str, offset: int) -> str | None:
-        """Return the scalar at a character of an open document, or None."""
+        """Return the scalar at a character of an open document, or the argument in a script, or None."""
         check = self.check(path)
         document = check.documents.get(path)
         match = None if document is None else find_route(document, len(check.text[:offset].encode()))
-        return match[1].text if match is not None and isinstance(match[1], Scalar) else None
+        if match is not None and isinstance(match[1], Scalar):
+            return match[1].text
+        words = _ARGUMENT.finditer(check.text) if path.endswith((".sh", ".bash", ".slurm", ".sbatch")) else ()
+        return next((word.group() for word in words if word.start() <= offset <= word.end()), None)
 
 
 def _is_saved(path: str, text: str) -> bool:

@@ -15,6 +15,7 @@ from cfglint_schemas.readers.hydra import ConfigFolder, Tree
 from cfglint_schemas.readers.source import Class, Field, Source, UndecidedError, collect_fields
 from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_schemas.readers.types import Fragment, convert_annotation, find_default
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 
 _FOLDER: Final = "verl/trainer/config"
@@ -23,7 +24,7 @@ _TRAINERS: Final = ("ppo_trainer", "ppo_megatron_trainer", "sft_trainer_engine",
 _ENGINES: Final = "model_engine"
 _TARGET: Final = "_target_"
 _MAPPING: Final = r"\b((?:\w+_)?(?:config|cfg)(?:\.\w+)*)"
-_READ: Final = re.compile(
+_READ: Final = compile_on_use(
     rf"""{_MAPPING}(?:\.get\(|\[)\s*["'](\w+)["']"""
     rf"""|["'](\w+)["']\s+in\s+(?:self\.)?{_MAPPING}"""
     rf"""|\bgetattr\(\s*(?:self\.)?{_MAPPING}\s*,\s*["'](\w+)["']"""
@@ -43,9 +44,9 @@ _SECTIONS: Final = {
 """Modules whose variable `config` is one mapping of the tree."""
 _MAIN_CODE: Final = ("verl/experimental/", "verl/trainer/", "verl/utils/dataset/", "verl/workers/")
 """Code whose variables have the names of mappings (`data_config`); elsewhere, `model_config` is a model's."""
-_BUILT: Final = re.compile(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
+_BUILT: Final = compile_on_use(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
 """Calls that build a group of the configuration as a dataclass (verl/utils/config.py)."""
-_PASSED_ON: Final = re.compile(
+_PASSED_ON: Final = compile_on_use(
     r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars|teacher_models|turbo_config"
 )
 """Mappings whose names users choose or another library reads, so every name is accepted."""
