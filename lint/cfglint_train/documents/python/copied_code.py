@@ -145,7 +145,7 @@ def _collect_words(test: ast.expr) -> frozenset[str]:
 
     An attribute is also listed after its group, or after a dot if it belongs to a variable or a whole configuration.
     """
-    words = set()
+    words: set[str] = set()
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
             words.update((node.id, f".{node.id}"))
