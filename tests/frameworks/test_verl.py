@@ -171,7 +171,7 @@ def test_values_follow_interpolations_and_the_defaults_of_the_release(tmp_path):
     plan = run.plan
     assert plan.sequence.length == 4096
     assert (plan.batch.global_, plan.batch.micro, plan.batch.tokens_per_gpu) == (256 * 4, None, 16384)
-    assert plan.rollout.tokens_per_gpu == 16384  # ref and rollout follow the actor
+    assert plan.rollout.tokens_per_gpu == 8192  # as the actor; a rank scores its share of the sequences
     assert (plan.launch.nodes, plan.launch.gpus_per_node) == (2, 8)
     assert (plan.precision.params, plan.precision.compute) == ("fp32", "bf16")
     assert [role.name for role in plan.model.roles or ()] == ["actor"]

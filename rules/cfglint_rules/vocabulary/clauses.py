@@ -307,7 +307,7 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
     is_lacking = is_refusal and any(
         settings.get_value(tested_name) is MISSING for tested_name in _list_tested_names(row)
     )
-    is_uncertain = clause.severity in ("warning", "error") and clause.package is None
+    is_uncertain = clause.severity == "warning" and clause.package is None
     max_severity = max("info" if is_lacking or is_uncertain else "error", scope.max_severity, key=SEVERITIES.index)
     return scope._replace(
         max_severity=max_severity, grounds=(*scope.grounds, Ground("vocabulary", copy.folder, "assumed", note))
