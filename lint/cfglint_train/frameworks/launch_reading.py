@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Node, Scalar, Unknown
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
+from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 
 
@@ -39,6 +40,15 @@ class LaunchFacts(Frozen):
     """True if everything that could shard the model is visible: the launcher adds nothing and its options are known."""
     visible_gpus: FieldValue | None = None
     """GPUs per node that the batch system grants or `CUDA_VISIBLE_DEVICES` lists."""
+
+    def list_common_fields(self, environment_origin: Origin) -> Iterator[tuple[Field, Any, Origin]]:
+        """Yield the plan fields that a command states about its launch, except the number of nodes and GPUs."""
+        if self.launcher is not None:
+            yield "launch.launcher", *self.launcher
+        if self.working_copy is not None:
+            yield "launch.working_copy", *self.working_copy
+        if self.environment:
+            yield "launch.environment", tuple(sorted(self.environment.items())), environment_origin
 
 
 class LaunchReading:

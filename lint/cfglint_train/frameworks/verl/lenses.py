@@ -338,13 +338,7 @@ def _read_launch(config: Config) -> Iterator[Triple]:
     if invocation is None or not isinstance(config.document, ShellDocument):
         return
     launch = read_launch(config.document, invocation)
-    if launch.launcher is not None:
-        yield "launch.launcher", *launch.launcher
-    if launch.working_copy is not None:
-        yield "launch.working_copy", *launch.working_copy
-    if launch.environment:
-        origin = Origin("explicit", config.find_top(), framework="verl")
-        yield "launch.environment", tuple(sorted(launch.environment.items())), origin
+    yield from launch.list_common_fields(Origin("explicit", config.find_top(), framework="verl"))
 
 
 def _build_count(field: Field, names: key.Names) -> Key:

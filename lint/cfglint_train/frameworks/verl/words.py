@@ -111,11 +111,7 @@ def parse_trailing(words: Iterable[str]) -> dict[Route, Any]:
     A value that Hydra refuses, or that gives several jobs, is `Unknown`.
     """
     settings: dict[Route, Any] = {}
-    is_value = False
-    for word in words:
-        if is_value or word.startswith("-"):
-            is_value = not is_value and word.startswith("-") and "=" not in word and word not in _SWITCHES
-            continue
+    for _, word in _skip_options(words):
         head = parse_head(word)
         if head is None or not is_setting(head) or head.sign == "~":
             continue
@@ -154,18 +150,20 @@ def read_word(invocation: Invocation, index: int) -> HydraWord | None:
 
 def list_words(invocation: Invocation) -> list[HydraWord]:
     """Return the overrides of an invocation, in order."""
-    words: list[HydraWord] = []
-    skipped = -1
-    for index, word in enumerate(invocation.words):
-        if index == skipped:
-            continue
-        if word.text.startswith("-"):
-            skipped = -1 if "=" in word.text or word.text in _SWITCHES else index + 1
-            continue
-        override = read_word(invocation, index)
-        if override is not None:
-            words.append(override)
-    return words
+    arguments = _skip_options(word.text for word in invocation.words)
+    return [word for index, _ in arguments if (word := read_word(invocation, index)) is not None]
+
+
+def _skip_options(words: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the words that are neither options of Hydra nor their values, each with its index."""
+    is_value = False
+    for index, word in enumerate(words):
+        if is_value:
+            is_value = False
+        elif word.startswith("-"):
+            is_value = "=" not in word and word not in _SWITCHES
+        else:
+            yield index, word
 
 
 def list_settings(invocation: Invocation) -> Iterator[HydraWord]:
