@@ -114,10 +114,6 @@ class Session:
         """Return the open documents whose checks rest on a file; the document itself is one of them."""
         return [other for other, check in self._checks.items() if other == path or path in check.read_paths]
 
-    def list_pending(self) -> list[str]:
-        """Return the open documents without a current check."""
-        return [path for path in self.texts if path not in self._checks]
-
     def check(self, path: str) -> Check:
         """Return the current check of an open document. Raise UsageError if the settings are invalid."""
         if path not in self._checks:

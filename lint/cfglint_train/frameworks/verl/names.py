@@ -123,7 +123,6 @@ SCORE_MICRO: Final = (
     "worker.actor.micro_batch_size_per_device_for_experience",
 )
 SCORE_TOKENS: Final = (f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",)
-SCORE_DYNAMIC: Final = (f"{_ROLLOUT}.log_prob_use_dynamic_bsz",)
 REFERENCE_MICRO: Final = (f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu",)
 REFERENCE_TOKENS: Final = (f"{_REFERENCE}.log_prob_max_token_len_per_gpu",)
 
@@ -133,11 +132,9 @@ CRITIC_MODEL: Final = ("critic.model.path",)
 CRITIC_WEIGHTS_SLEEP: Final = ("critic.fsdp.param_offload", "critic.model.fsdp_config.param_offload")
 CRITIC_STATES_SLEEP: Final = ("critic.fsdp.optimizer_offload", "critic.model.fsdp_config.optimizer_offload")
 CRITIC_MICRO: Final = ("critic.ppo_micro_batch_size_per_gpu",)
-CRITIC_OLD_MICRO: Final = ("critic.ppo_micro_batch_size",)
 CRITIC_TOKENS: Final = ("critic.ppo_max_token_len_per_gpu",)
 CRITIC_DYNAMIC: Final = ("critic.use_dynamic_bsz",)
 CRITIC_ULYSSES: Final = ("critic.ulysses_sequence_parallel_size",)
-CRITIC_MINI: Final = ("critic.ppo_mini_batch_size",)
 
 NODES: Final = ("trainer.nnodes",)
 GPUS: Final = ("trainer.n_gpus_per_node",)

@@ -30,7 +30,6 @@ from cfglint_train.frameworks.verl.words import find_group, list_words
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
-MEGATRON_ENTRY: Final = "ppo_megatron_trainer"
 
 
 def get_invocation(config: Config) -> Invocation | None:
