@@ -137,7 +137,7 @@ class VerlKeys(Keys):
             elif word.head.sign == "" and not any(route[:depth] in changed for depth in range(len(route) + 1)):
                 yield RefusedWord(
                     place,
-                    f"`{name}` is not in the tree, although verl accepts it",
+                    f"`{name}` is not in the composed tree, and has no `+`",
                     f"write `+{name}`",
                     partial(_needs_plus, config, route),
                     Rename((invocation.number, word.name), f"+{name}"),
