@@ -245,6 +245,7 @@ def test_keys_of_a_recipe_are_its_own(tmp_path):
     ("model_engine=megatron", "Megatron"),
     ("actor_rollout_ref.actor.strategy=megatron", "Megatron"),
     ("actor@actor_rollout_ref.actor=mine_actor", "mine"),
+    ("model_engine=$ENGINE", "the chosen engine"),
 ])  # fmt: skip
 def test_other_engines_are_named_and_not_estimated(word, title, tmp_path):
     write_command(tmp_path, word)
