@@ -446,10 +446,19 @@ _CONTAINERS: Final = {
 def build_joined_entry(flag: CommandFlag, word: Word) -> Entry:
     """Return the entry of an option that is one word with its value (`--option=value`)."""
     value = drop_prefix(word, flag.value_offset)
-    start = word.target.start if word.target is not None else word.span.start
-    end = value.span.start - (word.text[flag.value_offset - 1 : flag.value_offset] == "=")
-    key = Span(start, end) if start < end <= word.span.end else word.span
+    key = _locate_prefix(word, flag.value_offset - (word.text[flag.value_offset - 1 : flag.value_offset] == "="))
     return Entry(Scalar(key, flag.name, value=flag.name), _build_argument(value))
+
+
+def _locate_prefix(word: Word, count: int) -> Span:
+    """Return the place of the first `count` characters of a word, or of the whole word if they are in several."""
+    size = len(word.text[:count].encode("utf-8"))
+    if not word.fragments:
+        return Span(word.span.start, word.span.start + size)
+    first = word.fragments[0]
+    span = first.cut(0, size).sites[-1]
+    is_inside = first.exact and size <= len(first.text) and word.span.start <= span.start and span.end <= word.span.end
+    return span if is_inside else word.span
 
 
 def drop_prefix(word: Word, count: int) -> Word:

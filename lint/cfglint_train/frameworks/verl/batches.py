@@ -66,5 +66,6 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
             "batch.global_",
             samples,
             samples,
-            since="0.8.0",
+            # Before, each rank rounds its share down, and only a share of nothing is refused.
+            since="" if mini * samples < ranks // context else "0.8.0",
         )

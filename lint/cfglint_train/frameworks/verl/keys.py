@@ -7,7 +7,7 @@ from functools import partial
 from operator import eq
 
 from cfglint_schemas.status import PRESENT, Context
-from cfglint_train.documents.document import MISSING, Document, Rename, Route, Unknown
+from cfglint_train.documents.document import MISSING, Delete, Document, Rename, Route, Unknown
 from cfglint_train.documents.shell.script import Argument
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.evidence import LaunchedKey
@@ -153,7 +153,9 @@ class VerlKeys(Keys):
                     else f"`~{name}` deletes a setting that does not exist",
                     f"write it without `+`, or as `++{name}`" if is_added else "remove the word",
                     partial(_has_value, config, route, is_added, values.get(route)),
-                    Rename((invocation.number, word.name), name) if is_added else None,
+                    Rename((invocation.number, word.name), name)
+                    if is_added
+                    else Delete((invocation.number, word.name)),
                 )
             if word.head.sign:
                 changed.add(route)
