@@ -179,6 +179,34 @@ def test_every_open_file_counts_before_it_is_saved(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_requirements_settings_and_new_launches_count_before_they_are_saved(tmp_path: Path) -> None:
+    """A file that shapes the runs of an open config counts as it is shown, although no config names it."""
+    (tmp_path / ".git").mkdir()
+    names = ("sft.yaml", "requirements.txt", "pyproject.toml", "go.sh")
+    path, pins, project, script = (tmp_path / name for name in names)
+    path.write_text(SFT + "unknown_key: 1\n")
+    pins.write_text("axolotl==0.8.0\n")
+    project.write_text("[tool.other]\n")
+    script.write_text("echo\n")
+
+    async def steps(editor: Editor) -> None:
+        document, requirements = editor.open(path), editor.open(pins)
+        assert "axolotl 0.8.0" in str(await editor.wait(document))
+        editor.change(requirements, "axolotl==0.9.0\n")
+        assert "(axolotl 0.9.0)" in str(await editor.hover(document, "micro_batch_size"))
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(requirements))
+        assert "(axolotl 0.8.0)" in str(await editor.hover(document, "micro_batch_size"))
+        settings, launch = editor.open(project), editor.open(script)
+        editor.change(settings, '[tool.cfglint]\nignore = ["KEY001"]\n')
+        editor.change(launch, "axolotl train sft.yaml --micro-batch-size 7\n")
+        editor.published.clear()
+        assert "KEY001" not in {one.code for one in await editor.wait(document)}
+        assert "= `7`" in str(await editor.hover(document, "micro_batch_size"))
+        assert not [title for title in await editor.list_actions(document) if "KEY001" in title]
+
+    run(steps, tmp_path)
+
+
 def test_actions_are_the_fixes_of_the_command(tmp_path: Path) -> None:
     """The action for a whole file writes what `--fix` writes; each quick fix ends its finding."""
     path = copy_case(tmp_path, "5-axolotl-3b", "llama-3b.yaml")
