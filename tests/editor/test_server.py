@@ -355,6 +355,34 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
     run(steps, tmp_path, command=("-c", program))
 
 
+def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
+    """A rule that crashes on every run is named once per file; the other rules report, and fixes are offered."""
+    program = """if True:
+        from cfglint_rules import registry
+        from cfglint_train.front import cli
+        get_checker = registry.get_checker
+        def crash(subject):
+            raise RuntimeError("a defect")
+        registry.get_checker = lambda rule: crash if rule.code == "PRF003" else get_checker(rule)
+        cli.main(["server"])
+    """
+    path = tmp_path / "sft.yaml"
+
+    async def steps(editor: Editor) -> None:
+        text = SFT.replace("sequence_len", "sequence_length")
+        document = editor.open(path, text)
+        for number in range(2):
+            editor.change(document, f"{text}# {number}\n")
+            diagnostics = await editor.wait(document)
+            crashes = [one.message for one in diagnostics if "a defect" in one.message]
+            assert crashes == [crash for crash in crashes if crash.startswith("not checked: PRF003 failed: ")]
+            assert len(crashes) == 1
+            assert "KEY001" in {one.code for one in diagnostics}
+            assert [title for title in await editor.list_actions(document) if title.startswith("Fix: ")]
+
+    run(steps, tmp_path, command=("-c", program))
+
+
 def test_a_long_file_is_checked(tmp_path: Path) -> None:
     """A file of 10,000 lines has diagnostics on its last line."""
     text = SFT + "".join(f"# line {number}\n" for number in range(10_000)) + "unknown_key: 1\n"
@@ -439,19 +467,24 @@ def test_a_file_that_does_not_parse_has_one_diagnostic(tmp_path: Path) -> None:
 
 
 def test_a_whole_file_with_many_findings_has_its_actions_at_once(tmp_path: Path) -> None:
-    """Comments that ignore single findings are offered for a few lines, because each takes a check of the file."""
+    """Comments that ignore single findings are offered without a check of the file for each, however many they are."""
     text = SFT + "".join(f"unknown_{number}: 1\n" for number in range(50))
 
     async def steps(editor: Editor) -> None:
         document = editor.open(tmp_path / "sft.yaml", text)
-        assert len(await editor.wait(document)) > 50
-        whole = await editor.list_actions(document)
-        assert not [title for title in whole if title.startswith("Ignore")]
-        line = types.Range(types.Position(20, 0), types.Position(20, 3))
+        diagnostics = await editor.wait(document)
+        whole = types.Range(types.Position(0, 0), types.Position(100, 0))
         actions = await editor.client.text_document_code_action_async(
-            types.CodeActionParams(document, line, types.CodeActionContext([]))
+            types.CodeActionParams(document, whole, types.CodeActionContext([]))
         )
-        assert [action.title for action in actions or []] == ["Ignore KEY001 (unknown-key) here"]
+        offered = [one for one in actions or [] if isinstance(one, types.CodeAction) and one.title.startswith("Ignore")]
+        assert 50 < len(offered) <= len(diagnostics)
+        assert not [action for action in offered if action.edit]
+        (action,) = [one for one in offered if "`unknown_30`" in str(one.diagnostics)]
+        resolved = await editor.client.code_action_resolve_async(action)
+        after = editor.edit(resolved.edit)[document.uri]
+        assert "# cfglint: ignore[KEY001]\nunknown_30: 1\n" in after
+        assert after.count("cfglint") == 1
 
     run(steps, tmp_path)
 

@@ -44,6 +44,10 @@ class Server(LanguageServer):
                 text = ""
         return convert.Text(text, self.workspace.position_codec)
 
+    def say(self, message: str) -> None:
+        """Show a message to the user."""
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Info, f"cfglint: {message}"))
+
     def schedule(self) -> None:
         """Check the documents once the user pauses."""
         if self._pending is not None:

@@ -184,15 +184,11 @@ def _list_symbols(server: Server, params: types.DocumentSymbolParams) -> list[ty
     return None if tree is None else convert.build_symbols(tree, text)
 
 
-def _say(server: Server, message: str) -> None:
-    server.window_show_message(types.ShowMessageParams(types.MessageType.Info, f"cfglint: {message}"))
-
-
 async def _show_report(server: Server, uri: str) -> None:
     """Write the HTML report of a document into a temporary file, and ask the client to show it."""
     document = server.find_document(uri)
     if document is None:
-        _say(server, "this file is not checked; see its problems")
+        server.say("this file is not checked; see its problems")
         return
     from cfglint_train.reports import html
 
@@ -211,12 +207,12 @@ async def _fit(server: Server, uri: str) -> None:
     """Make the smallest change with which a document's runs fit."""
     document = server.find_document(uri)
     if document is None:
-        _say(server, "this file is not checked; see its problems")
+        server.say("this file is not checked; see its problems")
         return
-    result = api.fit([document[0]], server.session.options, server.session.texts, change=True)
+    result = server.session.call(api.fit, document[0], change=True)
     edits = actions.build_file_edits(server, result.sources)
     if not edits:
-        _say(server, "no change to this file makes it fit; see the report")
+        server.say("no change to this file makes it fit; see the report")
         return
     await server.workspace_apply_edit_async(
         types.ApplyWorkspaceEditParams(server.build_workspace_edit(edits), "cfglint: smallest change that fits")
