@@ -267,6 +267,38 @@ def test_completion_knows_the_release(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_completion_below_broken_lines(tmp_path: Path) -> None:
+    """Lines above and below the cursor that do not parse do not end the completion of keys and values."""
+    config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = config.parent / "ds_z3_config.json"
+    broken = (
+        "unfinis\n",
+        "hub_model_id: [a, b\n",
+        'wandb_name: "x\n',
+        "strict: false\n   sequence_len: 7\n",
+        "\tx: 1\n",
+    )
+
+    async def steps(editor: Editor) -> None:
+        for number, line in enumerate(broken):
+            for text, where, label in (
+                (f"{line}{SFT}gradient_acc", "gradient_acc", "gradient_accumulation_steps"),
+                (f"{SFT}{line}datasets:\n  - path: x\n    ty\nval_set_size: 0\n", "    ty", "type"),
+                (f"gradient_acc\n{SFT}{line}", "gradient_acc", "gradient_accumulation_steps"),
+                (f"{line}{SFT}".replace("adamw_torch", "adop"), "optimizer: adop", "adopt_adamw"),
+            ):
+                document = editor.open(tmp_path / f"sft{number}-{len(editor.texts)}.yaml", text)
+                position = editor.locate(document, where, len(where))
+                assert label in await editor.complete(document, position), text
+        await editor.wait(editor.open(config))
+        text = companion.read_text().replace('"overlap_comm"', '"redu')
+        for line in ('"stage3_max_live', '"stage3_max_live"', '"stage3_max_live":', '"stage3_max_live": ,'):
+            document = editor.open(companion, text.replace('"redu', f'{line}\n"redu'))
+            assert "reduce_scatter" in await editor.complete(document, editor.locate(document, '"redu', 5)), line
+
+    run(steps, tmp_path)
+
+
 def test_completion_in_json_and_scripts(tmp_path: Path) -> None:
     """A DeepSpeed file completes beside the config that names it, a launch script its flags."""
     config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")

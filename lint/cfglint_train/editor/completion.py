@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from json import dumps
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
 from cfglint_train.documents.document import Route
 from cfglint_train.editor.hover import find_fact, format_kind
+from cfglint_train.editor.mending import mend_text
 from cfglint_train.editor.session import MARKER, Session, Setting
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.frameworks import framework as frameworks
 
+_MENDED: Final = (".yaml", ".yml", ".json", ".jsonc")
 _WORD: Final = compile_on_use(r"[\w.\-]*")
 
 
@@ -45,8 +48,13 @@ def complete(session: Session, path: str, offset: int) -> Completions | None:
     start, end = find_word(text, offset)
     quoted = text[start - 1 : start] in ('"', "'")
     head = text[text.rfind("\n", 0, start) + 1 : start]
-    for replacement, kind in _list_probes(path, head, text[start:end], quoted):
-        setting = session.find_gap(path, start, end, replacement)
+    probes = [
+        (text[:start] + replacement + text[end:], replacement, kind)
+        for replacement, kind in _list_probes(path, head, text[start:end], quoted)
+    ]
+    mended = ((mend_text(path, probe), replacement, kind) for probe, replacement, kind in probes)
+    for probe, replacement, kind in chain(probes, mended if path.endswith(_MENDED) else ()):
+        setting = None if probe is None else session.find_gap(path, probe, start)
         if setting is None or not setting.route:
             continue
         if kind == "key" and MARKER in str(setting.route[-1]):

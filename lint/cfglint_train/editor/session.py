@@ -159,14 +159,13 @@ class Session:
                 return setting
         return None
 
-    def find_gap(self, path: str, start: int, end: int, replacement: str) -> Setting | None:
-        """Return the setting that appears if `MARKER` replaces the characters `start` to `end`, or None.
+    def find_gap(self, path: str, text: str, start: int) -> Setting | None:
+        """Return the setting at `MARKER` in a text that replaces that of a document, or None.
 
-        `replacement` contains `MARKER`. The text at the cursor is often incomplete and does not parse; with the marker
-        in its place, it does.
+        The marker is behind `start`. The text at the cursor is often incomplete and does not parse; with the marker in
+        its place, it does.
         """
-        text = self.texts[path]
-        texts = {**self.texts, path: text[:start] + replacement + text[end:]}
+        texts = {**self.texts, path: text}
         check = self._lint(path, texts, is_probe=True)
         document = check.documents.get(path)
         if document is None:
