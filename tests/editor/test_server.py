@@ -457,6 +457,45 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
         hover = str(await editor.hover(document, "rank_microbatch_size"))
         assert "not a key" not in hover
         assert "integer" in hover
+        text = program.read_text()
+        for line, typed, label in (
+            ("compile_model=True,", "compile_m", "compile_model"),
+            ("cancel_check_interval=1,", "canc,", "cancel_check_interval"),
+            ("lr=3e-4", "weig", "weight_decay"),
+        ):
+            editor.change(document, text.replace(line, typed))
+            offered = await editor.complete(document, editor.locate(document, typed, 4))
+            assert offered[label] == f"{label}="
+
+    run(steps, tmp_path)
+
+
+def test_an_abbreviated_flag_is_explained_as_the_flag(tmp_path: Path) -> None:
+    """Argparse accepts the beginning of a flag if no other flag begins like it."""
+    text = "deepspeed --module openrlhf.cli.train_sft --pretrain x --zero 3 --micro_train_batch 4 --max 2048 --lora 8\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "run.sh", text)
+        await editor.wait(document)
+        for words, meaning in (("--zero", "--zero_stage"), ("--micro", "--micro_train_batch_size")):
+            hover = str(await editor.hover(document, words))
+            assert f" means `{meaning}`" in hover
+            assert "integer; default" in hover
+            assert "not a key" not in hover
+        assert "not a key of this release" in str(await editor.hover(document, "--lora"))
+
+    run(steps, tmp_path)
+
+
+def test_a_deepspeed_file_without_a_config_is_explained(tmp_path: Path) -> None:
+    """No config must name a DeepSpeed file to have its keys explained."""
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(
+            tmp_path / "ds.json", '{"fp16": {"enabled": true},\n "zero_optimization": {"stage": 2}}\n'
+        )
+        await editor.wait(document)
+        assert "`0`, `1`, `2`, `3`; default `0`" in str(await editor.hover(document, "stage"))
 
     run(steps, tmp_path)
 
