@@ -233,13 +233,30 @@ def test_actions_are_the_fixes_of_the_command(tmp_path: Path) -> None:
         await editor.client.workspace_execute_command_async(types.ExecuteCommandParams("cfglint.fit", [document.uri]))
         fitted = api.fit([path], change=True).sources
         assert editor.edit(editor.applied[-1]) == {Path(name).as_uri(): text.decode() for name, text in fitted.items()}
-        await editor.client.workspace_execute_command_async(
-            types.ExecuteCommandParams("cfglint.report", [document.uri])
-        )
-        (shown,) = editor.shown
-        assert "<title>" in Path(shown.removeprefix("file://")).read_text(encoding="utf-8")
 
     run(steps, tmp_path)
+
+
+def test_reports_last_as_long_as_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each config has one report, which is replaced; nothing is left after the end."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    async def steps(editor: Editor) -> None:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            document = editor.open(tmp_path / name / "sft.yaml", SFT)
+            await editor.wait(document)
+            for _ in range(2):
+                report = types.ExecuteCommandParams("cfglint.report", [document.uri])
+                await editor.client.workspace_execute_command_async(report)
+        assert [editor.shown.count(shown) for shown in editor.shown] == [2] * 4
+        for shown in editor.shown:
+            assert "<title>" in Path(shown.removeprefix("file://")).read_text(encoding="utf-8")
+
+    run(steps, tmp_path)
+    assert not list(temporary.iterdir())
 
 
 def test_completion_knows_the_release(tmp_path: Path) -> None:
