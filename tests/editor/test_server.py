@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -336,7 +337,7 @@ def test_completion_in_json_and_scripts(tmp_path: Path) -> None:
 
 def test_positions_count_utf16_units(tmp_path: Path) -> None:
     """Emoji and CJK before a finding or the cursor move neither; files outside every folder are checked."""
-    text = SFT + 'wandb_name: "训练🚀🚀"\n' + "hub_x: {🚀🚀: 1, y: 2} # 🚀\n"
+    text = SFT + 'wandb_name: "训练🚀🚀"\nwandb_entity: "a\u2028b"\n' + "hub_x: {🚀🚀: 1, y: 2} # 🚀\n"
 
     async def steps(editor: Editor) -> None:
         document = editor.open(tmp_path / "sft.yaml", text)
@@ -345,7 +346,8 @@ def test_positions_count_utf16_units(tmp_path: Path) -> None:
         units = line.encode("utf-16-le")[2 * finding.range.start.character : 2 * finding.range.end.character]
         assert units.decode("utf-16-le").startswith("hub_x")
         fix = (await editor.list_actions(document))["Ignore KEY001 (unknown-key) here"]
-        assert "训练🚀🚀" in editor.edit(fix.edit)[document.uri]
+        changed = editor.edit(fix.edit)[document.uri].split("\n")
+        assert [line for line in changed if "cfglint" not in line] == text.split("\n") != changed
         assert await editor.hover(document, "micro_batch") is not None
 
     run(steps)
@@ -586,6 +588,31 @@ def test_the_outline_of_a_script_names_its_commands(tmp_path: Path) -> None:
         symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
         outline = {one.name: one.children or [] for one in symbols or [] if isinstance(one, types.DocumentSymbol)}
         assert "trainer" in [one.name for one in outline["verl.trainer.main_ppo"]]
+
+    run(steps, tmp_path)
+
+
+def test_a_notebook_has_an_outline_and_hover(tmp_path: Path) -> None:
+    """Places in the code of a notebook are places in its file, behind quotes and escapes."""
+    code = (
+        "from trl import SFTConfig, SFTTrainer\n"
+        'args = SFTConfig("训练", run_name="a\\tb", max_length=2048)\n'
+        'SFTTrainer("Qwen/Qwen2.5-0.5B", args, train_dataset=None).train()\n'
+    )
+
+    async def steps(editor: Editor) -> None:
+        for is_ascii in (True, False):
+            cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": code.splitlines(keepends=True)}]
+            notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+            text = json.dumps(notebook, indent=1, ensure_ascii=is_ascii)
+            document = editor.open(tmp_path / f"{is_ascii}.ipynb", text)
+            await editor.wait(document)
+            assert "**`max_length`**" in str(await editor.hover(document, "max_length"))
+            answer = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+            (script,) = [one for one in answer or [] if isinstance(one, types.DocumentSymbol)]
+            (symbol,) = [one for one in script.children or [] if one.name == "max_length"]
+            assert symbol.range.start == editor.locate(document, "max_length", 0)
+            assert symbol.range.end == editor.locate(document, "max_length", len("max_length=2048"))
 
     run(steps, tmp_path)
 

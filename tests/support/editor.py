@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -163,9 +164,7 @@ class Editor:
 
 def apply_edits(text: str, edits: list[types.TextEdit]) -> str:
     """Apply edits with positions in UTF-16 units, as an editor does: last edit first."""
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    starts = [0, *(match.end() for match in re.finditer("\r\n|\n|\r", text))]
 
     def find_offset(position: types.Position) -> int:
         start = starts[min(position.line, len(starts) - 1)]

@@ -45,7 +45,8 @@ class Server(LanguageServer):
                 text = regular_files.read(path).decode("utf-8-sig", "replace")
             except OSError:
                 text = ""
-        return convert.Text(text, self.workspace.position_codec)
+        kind = convert.NotebookText if path.endswith(".ipynb") else convert.Text
+        return kind(text, self.workspace.position_codec)
 
     def say(self, message: str) -> None:
         """Show a message to the user."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from cfglint_train import api
 from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence
 from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.documents.python.notebook import NotebookDocument
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -153,7 +154,7 @@ class Session:
         text = self.check(path).text
         for check in (self.check(path), *self._checks.values()):
             document = check.documents.get(path)
-            match = None if document is None else find_route(document, len(text[:offset].encode()))
+            match = None if document is None else find_route(document, _find_byte(document, text, offset))
             setting = None if match is None else _build_setting(check, path, *match)
             if setting is not None:
                 return setting
@@ -178,7 +179,7 @@ class Session:
         """Return the scalar at a character of an open document, or the argument in a script, or None."""
         check = self.check(path)
         document = check.documents.get(path)
-        match = None if document is None else find_route(document, len(check.text[:offset].encode()))
+        match = None if document is None else find_route(document, _find_byte(document, check.text, offset))
         if match is not None and isinstance(match[1], Scalar):
             return match[1].text
         words = _ARGUMENT.finditer(check.text) if path.endswith((".sh", ".bash", ".slurm", ".sbatch")) else ()
@@ -206,6 +207,13 @@ def _build_setting(check: Check, path: str, route: Route, node: Node) -> Setting
         return None
     run, config = owner
     return Setting(run, config, route[len(config.root) :], node)
+
+
+def _find_byte(document: Document, text: str, offset: int) -> int:
+    """Return the number of bytes of a document before a character of its file's text."""
+    if isinstance(document, NotebookDocument):
+        return document.find_offset(text, offset)
+    return len(text[:offset].encode())
 
 
 def find_route(document: Document, offset: int) -> tuple[Route, Node] | None:
