@@ -77,6 +77,27 @@ def test_every_framework_has_every_feature(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_the_largest_size_is_that_of_fit(tmp_path: Path) -> None:
+    """Lens, hover and `cfglint fit --max-batch` state the same number, also where the host has no room."""
+    shutil.copytree(CASES, tmp_path / "cases")
+
+    async def steps(editor: Editor) -> None:
+        stated = set()
+        for file, key, _, _ in (FILES[0], FILES[3]):
+            path = tmp_path / "cases" / Path(file).parent.name / Path(file).name
+            document = editor.open(path)
+            await editor.wait(document)
+            for size, name in (("micro_batch", "batch.micro"), ("sequence_length", "sequence.length")):
+                (run, *_) = api.fit([path], most=size).runs
+                expected = f"largest that fits: {run.largest:,}" if run.largest else "no value is sure to fit"
+                hover = str(await editor.hover(document, key))
+                assert expected in hover or f"`{name}`" not in hover, file
+                stated.add(expected if f"`{name}`" in hover else "")
+        assert len(stated) == 3
+
+    run(steps, tmp_path)
+
+
 @pytest.mark.slow
 @needs_corpus
 def test_diagnostics_equal_the_report_of_the_command() -> None:

@@ -13,7 +13,7 @@ from cfglint_train.documents.document import Route
 from cfglint_train.editor.session import Setting
 from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
-from cfglint_train.fitting.alternatives import find_largest
+from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -156,21 +156,17 @@ def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
 def describe_largest(run: Run, field: Field) -> str:
     """Return the largest value of a field that fits, as words."""
     largest = run.compute_once(_LARGEST[field])
+    if largest == MAX_VALUE:
+        return "no limit was found"
     return f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
 
 
 def _find_largest_batch(run: Run) -> int:
-    return find_largest(run, "batch.micro", _fits_gpu)
+    return find_largest(run, "batch.micro")
 
 
 def _find_largest_length(run: Run) -> int:
-    return find_largest(run, "sequence.length", _fits_gpu)
-
-
-def _fits_gpu(run: Run) -> bool:
-    """Return whether the upper bound fits on the GPU; host and disk hardly depend on sizes of a step."""
-    gpu = places.judge_place(run, "gpu")
-    return gpu is not None and gpu.verdict == "fits"
+    return find_largest(run, "sequence.length")
 
 
 _LARGEST: Final = {"batch.micro": _find_largest_batch, "sequence.length": _find_largest_length}
