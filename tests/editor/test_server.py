@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
+import tomllib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from lsprotocol import types
 
 from cfglint_train import api
 from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
-from tests.support.editor import Editor
+from tests.support.editor import HELIX, Editor
 
 CASES = REPOSITORY / "fixtures" / "cases"
 SFT = """\
@@ -425,6 +427,37 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
         assert "a defect" not in str(await editor.wait(document))
 
     run(steps, tmp_path, command=("-c", program))
+
+
+def test_hints_at_line_ends_where_there_are_no_lenses(tmp_path: Path) -> None:
+    """A client like Helix, which counts bytes and shows no code lenses, has the budget as inlay hints."""
+    text = SFT.replace("Qwen/Qwen2.5-0.5B", 'Qwen/Qwen2.5-0.5B # "训练🚀"').replace("size: 4", 'size: !!int "4" # 🚀')
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        assert editor.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+        await editor.wait(document)
+        whole = types.Range(types.Position(0, 0), types.Position(99, 0))
+        hints = await editor.client.text_document_inlay_hint_async(types.InlayHintParams(document, whole))
+        labels = {hint.position.line: str(hint.label) for hint in hints or []}
+        assert "GiB" in labels[0]
+        assert "largest that fits: " in labels[2]
+        lines = text.encode().split(b"\n")
+        assert all(hint.position.character <= len(lines[hint.position.line]) for hint in hints or [])
+
+    run(steps, tmp_path, capabilities=HELIX)
+
+
+def test_the_settings_for_helix_and_zed_start_the_server() -> None:
+    """The settings that the documentation shows are valid, and name the command that the other tests run."""
+    page = (REPOSITORY / "docs" / "editors.md").read_text(encoding="utf-8")
+    snippets = {language: re.findall(f"```{language}\n(.*?)```", page, re.DOTALL) for language in ("toml", "json")}
+    (helix,) = map(tomllib.loads, snippets["toml"])
+    assert helix["language-server"]["cfglint"] == {"command": "cfglint", "args": ["server"]}
+    assert {language["name"] for language in helix["language"]} == {"yaml", "json"}
+    assert all(language["language-servers"][0] == "cfglint" for language in helix["language"])
+    (zed,) = [settings["lsp"] for settings in map(json.loads, snippets["json"]) if "lsp" in settings]
+    assert zed == {"yaml-language-server": {"binary": {"path": "cfglint", "arguments": ["server"]}}}
 
 
 def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:

@@ -30,12 +30,30 @@ CAPABILITIES = types.ClientCapabilities(
     ),
 )
 
+HELIX = types.ClientCapabilities(
+    general=types.GeneralClientCapabilities(
+        position_encodings=[
+            types.PositionEncodingKind.Utf8,
+            types.PositionEncodingKind.Utf32,
+            types.PositionEncodingKind.Utf16,
+        ]
+    ),
+    text_document=types.TextDocumentClientCapabilities(inlay_hint=types.InlayHintClientCapabilities()),
+)
+"""What Helix states about positions and lines above the code (helix-lsp/src/client.rs: initialize)."""
+
 
 class Editor:
     """An editor with open documents, as a context manager that starts and stops the server."""
 
-    def __init__(self, *folders: Path, command: Sequence[str] = ("-m", "cfglint_train", "server")) -> None:
+    def __init__(
+        self,
+        *folders: Path,
+        command: Sequence[str] = ("-m", "cfglint_train", "server"),
+        capabilities: types.ClientCapabilities = CAPABILITIES,
+    ) -> None:
         """Prepare an editor with workspace folders; `command` is what Python runs as the server."""
+        self.client_capabilities = capabilities
         self.client = LanguageClient("editor", "1")
         self.folders = folders
         self.command = command
@@ -60,7 +78,7 @@ class Editor:
             self.client.feature(name)(partial(method))
         await self.client.start_io(sys.executable, *self.command, env={**os.environ, "CFGLINT_CACHE_DIR": ""})
         folders = [types.WorkspaceFolder(folder.as_uri(), folder.name) for folder in self.folders]
-        params = types.InitializeParams(capabilities=CAPABILITIES, workspace_folders=folders)
+        params = types.InitializeParams(capabilities=self.client_capabilities, workspace_folders=folders)
         self.capabilities = (await self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
         return self
