@@ -405,6 +405,67 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
     run(steps, first, second)
 
 
+def test_a_companion_that_is_deleted_and_renamed(tmp_path: Path) -> None:
+    """The config that names a file follows the file's name on disk, and loses its diagnostics with its own file."""
+    path = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = path.parent / "ds_z3_config.json"
+    other = companion.rename(companion.with_name("other.json"))
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path)
+        (missing,) = [one for one in await editor.wait(document) if "ds_z3_config.json" in one.message]
+        other.rename(companion)
+        await follow_disk(editor, document)
+        assert missing.code not in {one.code for one in await editor.wait(document)}
+        renamed = editor.open(companion)
+        await editor.wait(renamed)
+        companion.rename(other)
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(renamed))
+        await follow_disk(editor, document)
+        assert missing in await editor.wait(document)
+        assert editor.published[renamed.uri].diagnostics == ()
+        path.unlink()
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        await editor.wait(editor.open(other))
+        assert editor.published[document.uri].diagnostics == ()
+
+    async def follow_disk(editor: Editor, document: types.TextDocumentIdentifier) -> None:
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        editor.change(document, editor.texts[document.uri])
+
+    run(steps, tmp_path)
+
+
+def test_settings_that_lead_outside_are_refused(tmp_path: Path) -> None:
+    """A workspace that nobody trusts cannot have the server read files outside of it."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / ".git").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "ds.json").write_text('{"train_batch_size": 8, "zero_optimisation": {"stage": 3}}')
+    (outside / "rows.jsonl").write_text("{}\n")
+    shutil.copy(outside / "ds.json", inside / "copied.json")
+    (inside / "linked.json").symlink_to(outside / "ds.json")
+    settings, path = inside / "cfglint.toml", inside / "sft.yaml"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path, f"{SFT}deepspeed: copied.json\n")
+        await editor.wait(document)
+        await editor.hover(document, "deepspeed")  # the answer comes after all diagnostics
+        assert "zero_optimisation" in str(editor.published.pop((inside / "copied.json").as_uri()))
+        for target in ("../outside/ds.json", str(outside / "ds.json"), "linked.json"):
+            document = editor.open(path, f"{SFT}deepspeed: {target}\n")
+            await editor.wait(document)
+            await editor.hover(document, "deepspeed")
+            assert "zero_optimisation" not in str(editor.published), target
+        settings.write_text('measurements = "../outside/rows.jsonl"\n')
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        editor.change(document, SFT)
+        assert ["points outside the repository" in one.message for one in await editor.wait(document)] == [True]
+
+    run(steps, inside)
+
+
 def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
     """The server lives on if a check crashes."""
     program = """if True:
