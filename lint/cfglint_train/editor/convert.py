@@ -19,6 +19,7 @@ from pygls.workspace import PositionCodec
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import Document, Entry, Mapping, Node, Scalar, Sequence, Span
+from cfglint_train.documents.notebooks import CodePlaces, parse_notebook
 from cfglint_train.foundation.typed import Final, Protocol
 from cfglint_train.records import Failure, Finding
 from cfglint_train.reports.addresses import find_rule_pages
@@ -109,6 +110,19 @@ class Text:
         """Return the range of a span of bytes."""
         start, end = document.locate(span.start), document.locate(span.end)
         return types.Range(self.convert_position(start.line, start.column), self.convert_position(end.line, end.column))
+
+
+class NotebookText(Text):
+    """The text of a notebook. Records state the lines of the file, and the columns of its code."""
+
+    @cached_property
+    def _places(self) -> CodePlaces:
+        notebook = parse_notebook(self.text)
+        return CodePlaces(self.text, "" if notebook is None else notebook.python)
+
+    def convert_position(self, line: int, column: int) -> types.Position:
+        """Return the position at a line of the file and a column of the code, both counted from 1."""
+        return super().convert_position(line, self._places.find_column(line - 1, column - 1) + 1)
 
 
 class Texts(Protocol):

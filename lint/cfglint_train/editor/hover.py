@@ -8,10 +8,12 @@ from json import dumps
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.kinds import ValueKind
+from cfglint_schemas.status import Context
+from cfglint_train.documents.document import Route
 from cfglint_train.editor.session import Setting
 from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
-from cfglint_train.fitting.alternatives import find_largest
+from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
@@ -43,10 +45,12 @@ def describe_setting(setting: Setting) -> str:
     """Return the Markdown that explains a setting."""
     config = setting.config
     title = frameworks.load(config.framework).manifest.title
-    lines = [f"**`{format_route(setting.route)}`** ({title} {config.release})"]
+    route = _resolve_abbreviation(setting)
+    meant = "" if route == setting.route else f" means `{format_route(route)}`"
+    lines = [f"**`{format_route(setting.route)}`**{meant} ({title} {config.release})"]
     fact = find_fact(setting)
     if fact is None:
-        if is_missing(config, setting.route) and setting.route[-1] != "_CLASS_":
+        if is_missing(config, route) and setting.route[-1] != "_CLASS_":
             lines.append("not a key of this release")
     elif not fact.is_open:
         lines += _describe_fact(fact, config.release)
@@ -59,19 +63,39 @@ def describe_setting(setting: Setting) -> str:
     return "\n\n".join(lines)
 
 
+def _resolve_abbreviation(setting: Setting) -> Route:
+    """Return the route of a setting's key; argparse accepts the beginning of a flag for the flag."""
+    keys = frameworks.get_keys(setting.config)
+    if keys is not None and len(setting.route) == 1 and str(setting.route[0]).startswith("--"):
+        for entry, name in keys.parse_flags(setting.config) or ():
+            if entry.name == setting.route[0] and name is not None:
+                return (name,)
+    return setting.route
+
+
 def find_fact(setting: Setting) -> KeyFact | None:
     """Return the fact about a setting's key in the vocabulary, or None."""
     config = setting.config
     keys = frameworks.get_keys(config)
     if keys is None:
         return None
-    vocabulary, context = keys.get_vocabulary(config), keys.build_context(config)
-    fact = vocabulary.find_fact(setting.route, config.release, context)
-    option = None if fact is not None else keys.find_launcher_option(config, setting.route)
-    if option is None or option.entry != "script":
-        return fact
-    # A section that is built by a class has the fields of that class.
-    return vocabulary.find_fact(option.route, config.release, context._replace(entry=option.entry))
+    route, context = find_place(setting)
+    return keys.get_vocabulary(config).find_fact(route, config.release, context)
+
+
+def find_place(setting: Setting) -> tuple[Route, Context]:
+    """Return the route of a setting's key in the vocabulary, and the context in which the vocabulary knows it."""
+    config, route = setting.config, _resolve_abbreviation(setting)
+    keys = frameworks.get_keys(config)
+    if keys is None:
+        return route, Context()
+    context = keys.build_context(config)
+    if keys.get_vocabulary(config).find_fact(route, config.release, context) is None:
+        option = keys.find_launcher_option(config, route)
+        if option is not None and option.entry == "script":
+            # A section that is built by a class has the fields of that class.
+            return option.route, context._replace(entry=option.entry)
+    return route, context
 
 
 def list_fields(setting: Setting) -> list[tuple[Field, FieldValue]]:
@@ -132,21 +156,17 @@ def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
 def describe_largest(run: Run, field: Field) -> str:
     """Return the largest value of a field that fits, as words."""
     largest = run.compute_once(_LARGEST[field])
+    if largest == MAX_VALUE:
+        return "no limit was found"
     return f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
 
 
 def _find_largest_batch(run: Run) -> int:
-    return find_largest(run, "batch.micro", _fits_gpu)
+    return find_largest(run, "batch.micro")
 
 
 def _find_largest_length(run: Run) -> int:
-    return find_largest(run, "sequence.length", _fits_gpu)
-
-
-def _fits_gpu(run: Run) -> bool:
-    """Return whether the upper bound fits on the GPU; host and disk hardly depend on sizes of a step."""
-    gpu = places.judge_place(run, "gpu")
-    return gpu is not None and gpu.verdict == "fits"
+    return find_largest(run, "sequence.length")
 
 
 _LARGEST: Final = {"batch.micro": _find_largest_batch, "sequence.length": _find_largest_length}

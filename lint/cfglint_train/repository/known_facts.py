@@ -143,6 +143,8 @@ class KnownFacts:
 
     def _is_same(self, group: _Group, at: int, end: int) -> bool:
         """Return whether all files in a part of a group are unchanged."""
+        if any(map(regular_files.is_replaced, group.paths[at:end])):
+            return False
         try:
             statuses = list(filesystem.list_link_statuses(group.paths[at:end]))
         except (OSError, ValueError):
@@ -157,7 +159,8 @@ class KnownFacts:
         for number in range(at, end):
             try:
                 status = filesystem.get_link_status(group.paths[number])
-                state = tuple(part(status) for part in _STATE)
+                is_replaced = regular_files.is_replaced(group.paths[number])
+                state = _NO_STATE if is_replaced else tuple(part(status) for part in _STATE)
             except (OSError, ValueError):
                 state = _NO_STATE
             if group.facts[number] and state != group.get_state(number):
