@@ -16,6 +16,8 @@ from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.reports.addresses import choose_rule_pages
+from cfglint_train.reports.style import Style
 from cfglint_train.request import build_request
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
@@ -35,6 +37,8 @@ class Check(Frozen):
     result: api.LintResult
     read_paths: Set[str]
     """Files that the check has read: the document, its companions, scripts, and files that scripts read."""
+    style: Style
+    """Style of diagnostics: the rule pages that they link to."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -128,7 +132,8 @@ class Session:
         request = build_request([path], options, texts, earlier)
         self._workspaces[folder] = request.workspace
         result = api.lint_request(request)
-        return Check(path, texts[path], result, request.workspace.sources.read_paths)
+        style = Style(pages=choose_rule_pages(request.workspace.settings_for(path).rule_url))
+        return Check(path, texts[path], result, request.workspace.sources.read_paths, style)
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
         """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""
