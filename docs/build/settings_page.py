@@ -85,8 +85,8 @@ SETTINGS = {
         'output-format = "concise"',
     ),
     "rule-url": Text(
-        "The URL of the rule pages, with `{code}` or `{name}`, for links in terminals and reports. The default "
-        "is the documentation URL of the installed package.",
+        "The URL of the rule pages, with `{code}` or `{name}`, for links in terminals, reports and editors. The "
+        "default is the documentation URL of the installed package. An empty text turns the links off.",
         'rule-url = "https://docs.example.org/cfglint/rules/{code}"',
     ),
     "require": Text(

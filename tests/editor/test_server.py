@@ -15,6 +15,7 @@ import pytest
 from lsprotocol import types
 
 from cfglint_train import api
+from cfglint_train.version import VERSION
 from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
 from tests.support.editor import HELIX, Editor
 
@@ -743,5 +744,31 @@ def test_a_script_leads_to_the_config_that_it_starts(tmp_path: Path) -> None:
             place = editor.locate(document, words)
             target = await editor.client.text_document_definition_async(types.DefinitionParams(document, place))
             assert (target.uri if isinstance(target, types.Location) else None) == expected
+
+    run(steps, tmp_path)
+
+
+def test_problems_link_to_the_rule_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages are those of the installed package, or of the nearest settings."""
+    site = tmp_path / "site"
+    (site / f"cfglint_train-{VERSION}.dist-info").mkdir(parents=True)
+    metadata = "Metadata-Version: 2.4\nProject-URL: Documentation, https://docs.acme.example/\n\n"
+    (site / f"cfglint_train-{VERSION}.dist-info" / "METADATA").write_text(metadata)
+    for package in ("lint/cfglint_train", "rules/cfglint_rules", "schemas/cfglint_schemas"):
+        (site / Path(package).name).symlink_to(REPOSITORY / package)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+
+    async def steps(editor: Editor) -> None:
+        for folder, settings, expected in (
+            ("default", "", "https://docs.acme.example/rules/KEY001/"),
+            ("own", 'rule-url = "https://own.example/{name}"', "https://own.example/unknown-key"),
+            ("none", 'rule-url = ""', None),
+        ):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "cfglint.toml").write_text(settings)
+            (tmp_path / folder / "sft.yaml").write_text(SFT + "micro_batch_sizes: 2\n")
+            diagnostics = await editor.wait(editor.open(tmp_path / folder / "sft.yaml"))
+            [unknown] = [one for one in diagnostics if one.code == "KEY001"]
+            assert (unknown.code_description and unknown.code_description.href) == expected
 
     run(steps, tmp_path)

@@ -28,11 +28,11 @@ def list_actions(
     findings = [finding for finding in check.result.findings if _is_within(finding, path, text, params.range)]
     if _wants(wanted, types.CodeActionKind.QuickFix):
         for finding in findings:
-            yield from _list_fixes(server, finding, text)
+            yield from _list_fixes(server, finding, text, check)
         if not path.endswith(_WITHOUT_COMMENTS):
             for finding in {(finding.code, finding.line, finding.column): finding for finding in findings}.values():
                 if finding.code != UNUSED_SUPPRESSION.code:
-                    yield _build_ignore_action(server, path, finding, text)
+                    yield _build_ignore_action(server, path, finding, text, check)
         yield from _state_facts(server, path, text, findings)
     has_safe_fix = any(
         finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
@@ -98,7 +98,7 @@ def _is_within(finding: Finding, path: str, text: convert.Text, place: types.Ran
     return lines.start.line <= place.end.line and place.start.line <= lines.end.line
 
 
-def _list_fixes(server: Server, finding: Finding, text: convert.Text) -> Iterator[types.CodeAction]:
+def _list_fixes(server: Server, finding: Finding, text: convert.Text, check: Check) -> Iterator[types.CodeAction]:
     fix = finding.fix
     if fix is None or not fix.edits:
         return
@@ -110,18 +110,20 @@ def _list_fixes(server: Server, finding: Finding, text: convert.Text) -> Iterato
     yield types.CodeAction(
         title if fix.applicability == "safe" else f"{title} (unsafe: changes the run)",
         kind=types.CodeActionKind.QuickFix,
-        diagnostics=[convert.build_diagnostic(finding, text, server)],
+        diagnostics=[convert.build_diagnostic(finding, text, server, check.style)],
         edit=server.build_workspace_edit(edits),
         is_preferred=fix.applicability == "safe",
     )
 
 
-def _build_ignore_action(server: Server, path: str, finding: Finding, text: convert.Text) -> types.CodeAction:
+def _build_ignore_action(
+    server: Server, path: str, finding: Finding, text: convert.Text, check: Check
+) -> types.CodeAction:
     """Return the action that silences one finding with a comment."""
     action = types.CodeAction(
         f"Ignore {finding.code} ({finding.name}) here",
         kind=types.CodeActionKind.QuickFix,
-        diagnostics=[convert.build_diagnostic(finding, text, server)],
+        diagnostics=[convert.build_diagnostic(finding, text, server, check.style)],
         data={"uri": server.uris[path], "finding": _identify(finding)},
     )
     return _resolve_if_needed(server, action)

@@ -99,7 +99,7 @@ class Server(LanguageServer):
 
     def _list_diagnostics(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
         for finding in check.result.findings:
-            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self)
+            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self, check.style)
         shown = {(finding.path, finding.line, finding.message) for finding in check.result.findings}
         for failure in check.result.errors:
             if (failure.path, failure.line, failure.message) in shown:

@@ -22,7 +22,6 @@ from cfglint_train.documents.document import Document, Entry, Mapping, Node, Sca
 from cfglint_train.documents.notebooks import CodePlaces, parse_notebook
 from cfglint_train.foundation.typed import Final, Protocol
 from cfglint_train.records import Failure, Finding
-from cfglint_train.reports.addresses import find_rule_pages
 from cfglint_train.reports.style import Style
 
 SOURCE: Final = "cfglint"
@@ -132,10 +131,10 @@ class Texts(Protocol):
         """Return the text of an open document, or of a file."""
 
 
-def build_diagnostic(finding: Finding, text: Text, read: Texts) -> types.Diagnostic:
+def build_diagnostic(finding: Finding, text: Text, read: Texts, style: Style) -> types.Diagnostic:
     """Return the diagnostic of a finding in the file with a text; `read` has the texts of the related places."""
     rule = registry.RULES[finding.code]
-    address = Style(pages=find_rule_pages()).build_page_url(rule.code, rule.name)
+    address = style.build_page_url(rule.code, rule.name)
     return types.Diagnostic(
         range=text.convert_range(finding),
         message=format_message(finding),

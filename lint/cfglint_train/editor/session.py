@@ -17,6 +17,8 @@ from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, TypeVar
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.reports.addresses import choose_rule_pages
+from cfglint_train.reports.style import Style
 from cfglint_train.request import Request, build_request
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
@@ -39,6 +41,8 @@ class Check(Frozen):
     result: api.LintResult
     read_paths: Set[str]
     """Files that the check has read: the document, its companions and scripts, open settings and requirement files."""
+    style: Style
+    """Style of diagnostics: the rule pages that they link to."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -143,7 +147,8 @@ class Session:
 
         (request, result), used = _run_with_texts(texts, lint)
         self._workspaces[folder] = request.workspace
-        return Check(path, texts[path], result, request.workspace.sources.read_paths | used)
+        style = Style(pages=choose_rule_pages(request.workspace.settings_for(path).rule_url))
+        return Check(path, texts[path], result, request.workspace.sources.read_paths | used, style)
 
     def call(self, function: Callable[..., Outcome], path: str, **arguments: Any) -> Outcome:
         """Call a function of the API on an open document, with the texts of all open documents."""

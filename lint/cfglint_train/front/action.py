@@ -87,7 +87,7 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
     if from_base and changes is not None:
         lint_options = lint_options._replace(settings_files=_load_base_settings(changes))
     settings = apply_flags(api.settings(lint_options), options)
-    style = Style(pages=settings.rule_url or addresses.find_rule_pages())
+    style = Style(pages=addresses.choose_rule_pages(settings.rule_url))
     lint_options = add_baseline(lint_options, options, settings)
     limit = settings.max_cpu_seconds if lint_options.max_cpu_seconds is None else lint_options.max_cpu_seconds
     # One budget for the whole step: git has used its part, and the lint of the previous commit gets the rest.

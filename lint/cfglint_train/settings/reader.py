@@ -115,7 +115,9 @@ class Reader:
         return {selector: self.read_choice(f"{key}.{selector}", level, LEVELS) for selector, level in table.items()}
 
     def read_address(self, key: str, value: Any) -> str:
-        """Read the URL template of rule pages, which must contain `{code}` or `{name}`."""
+        """Read the URL template of rule pages, which must contain `{code}` or `{name}`; an empty text: no pages."""
+        if value == "":
+            return ""
         is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
         if not is_url or not ("{code}" in value or "{name}" in value):
             raise self.build_error(key, f"must be a URL with {{code}} or {{name}} in it, not {value!r}")
