@@ -297,3 +297,18 @@ class RunFit:
     not_checked: NotChecked | None
     """Reason why no training step was estimated, or None if one was."""
     assumptions: tuple[str, ...]
+    cost: RunCost | None
+    """Time and cost without the change, or None if a fact that they need is not stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCost:
+    """Time and cost of a run at a throughput and a price that the user stated."""
+
+    tokens: int
+    is_limit: bool
+    """True if the run may see fewer tokens: samples may be shorter, or the data set smaller."""
+    hours: float
+    price: float | None
+    """Price of all GPUs; None if no price or no number of GPUs is stated."""
+    currency: str
