@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.fitting.moves import Basis
 from cfglint_train.foundation.frozen import dataclass
+from cfglint_train.foundation.typed import Literal
 from cfglint_train.memory.budget import Resource, Verdict
 from cfglint_train.plan.certainty import Certainty
 
@@ -302,6 +303,20 @@ class RunFit:
 
 
 @dataclass(frozen=True, slots=True)
+class Peak:
+    """The worst phase of a run at one place (gpu, host or disk). Sizes are in bytes."""
+
+    place: Resource
+    phase: str
+    expected: int
+    low: int
+    high: int
+    capacity: int | None
+    """Capacity in bytes; None if not stated."""
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunCost:
     """Time and cost of a run at a throughput and a price that the user stated."""
 
@@ -312,3 +327,64 @@ class RunCost:
     price: float | None
     """Price of all GPUs; None if no price or no number of GPUs is stated."""
     currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One side of a comparison: a run in the terms of the plan; None means unknown."""
+
+    path: str
+    framework: str
+    release: str | None
+    model: str | None
+    gpus: int | None
+    peaks: tuple[Peak, ...]
+    batch: int | None
+    """Sequences per optimizer step."""
+    tokens_per_step: int | None
+    """Tokens per optimizer step, if every sequence has the full length."""
+    sequence_length: int | None
+    cost: RunCost | None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field of the plan, or a fact about the hardware, that differs between two runs; None means unknown."""
+
+    field: str
+    before: str | float | bool | None
+    after: str | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseChange:
+    """A package whose release differs between two runs; None means unknown."""
+
+    package: str
+    before: str | None
+    after: str | None
+    keys: tuple[str, ...]
+    """Keys that mean something else in the later run: changed defaults of unset keys, changed states of set ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """A run before and after a change; a new run has no `before`, a removed run no `after`."""
+
+    kind: Literal["changed", "new", "removed", "same"]
+    before: RunFacts | None
+    after: RunFacts | None
+    slowdown: float | None
+    """Factor on the time per token; None if the effect of a change is unknown, or if nothing changes."""
+    fields: tuple[FieldChange, ...]
+    releases: tuple[ReleaseChange, ...]
+    new_findings: tuple[Finding, ...]
+    gone_findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The runs that a change affects, and the number of runs that it does not affect."""
+
+    runs: tuple[RunChange, ...]
+    unchanged: int
