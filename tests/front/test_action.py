@@ -606,3 +606,32 @@ def test_the_step_that_installs(upstream, tmp_path):
     assert run_step("Install cfglint", checkout, named, {}, temporary, action).code == 0
     outcome = run_step("Lint", checkout, {"extra-args": SMALL, "fail-on": "warning"}, {}, temporary, action)
     assert (outcome.code, outcome.files) == (1, ["a.yaml"])
+
+
+# --- changed runs ----------------------------------------------------------------------------------------------------
+
+TRAINED = "# cfglint: gpu=RTX4090 gpus-per-node=1 nodes=1\n" + AXOLOTL + "sequence_len: 1024\nbf16: true\n"
+
+
+@pytest.mark.parametrize("only_changed", ["false", "true"])
+def test_the_summary_shows_the_runs_that_a_pull_request_changes(upstream, tmp_path, lint, temporary, only_changed):
+    files = {"a.yaml": TRAINED, "same.yaml": TRAINED}
+    merge = upstream.merge_pull_request(files, {"a.yaml": TRAINED.replace("1024", "2048"), "new.yaml": TRAINED})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
+    summary = lint(checkout, event, changed_files_only=only_changed).summary
+    table = summary.partition("### Changed runs")[2].partition("## cfglint")[0]
+    assert [line.split(" |")[0] for line in table.splitlines() if line.startswith("| <code>")] == [
+        "| <code>a.yaml</code>",
+        "| <code>new.yaml</code> (new)",
+    ]
+    assert "| 1,024 → 2,048 |" in table
+    assert "Changed runs" not in lint(checkout, event, changed_files_only=only_changed, diff="false").summary
+
+
+def test_changed_runs_need_a_change_and_a_base(upstream, tmp_path, lint, temporary):
+    merge = upstream.merge_pull_request({"a.yaml": TRAINED}, {"README.md": "new\n"})
+    event = write_event(temporary, "pull_request", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    assert "Changed runs" not in lint(checkout, event).summary
+    assert "Changed runs" not in lint(checkout, {"GITHUB_EVENT_NAME": "schedule"}).summary

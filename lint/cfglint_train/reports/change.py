@@ -50,7 +50,8 @@ _HEADLINES: Final[frozenset[str]] = frozenset(("batch.global_", "sequence.length
 _MAX_KEYS: Final = 5
 """Maximum number of keys with a changed meaning that the text names."""
 _MAX_RUNS: Final = 50
-"""Maximum number of runs in Markdown."""
+_MAX_BYTES: Final = 100_000
+"""Limits of Markdown: GitHub accepts 1 MiB of summary, of which the report of the findings takes at most 900,000."""
 _UNKNOWN: Final = "not known"
 _NOTHING: Final = Result((), (), (), (), ())
 """Result of a side without files."""
@@ -382,18 +383,26 @@ def render_markdown(comparison: Comparison) -> Iterator[str]:
     if not shown:
         return
     labels = dict.fromkeys(name for change in shown for name, _ in list_rows(change))
-    yield f"| Run | {' | '.join(label.capitalize().replace('gpu', 'GPU') for label in labels)} |"
-    yield "|---" * (len(labels) + 1) + "|"
-    for change in shown:
-        cells: dict[str, str] = {}
-        for name, value in list_rows(change):
-            cells[name] = f"{cells[name]}<br>{_render_cell(value)}" if name in cells else _render_cell(value)
-        yield f"| {_format_cell_head(change)} | {' | '.join(cells.get(label, '') for label in labels)} |"
-    yield ""
-    for change in shown:
-        yield from _render_details(change)
+    head = f"| Run | {' | '.join(label.capitalize().replace('gpu', 'GPU') for label in labels)} |"
+    yield from (head, "|---" * (len(labels) + 1) + "|")
+    blocks: list[list[str]] = [[_render_row(change, labels)] for change in shown]
+    blocks += [[""], *(list(_render_details(change)) for change in shown)]
+    size = 0
+    for block in blocks:
+        size += sum(len(line.encode()) + 1 for line in block)
+        if size > _MAX_BYTES:
+            yield from ("", "The other changes are omitted because GitHub limits the size of a summary.", "")
+            return
+        yield from block
     if len(comparison.runs) > len(shown) == _MAX_RUNS:
-        yield f"{len(comparison.runs) - len(shown)} more runs are not listed."
+        yield from (f"{len(comparison.runs) - len(shown)} more runs are not listed.", "")
+
+
+def _render_row(change: RunChange, labels: Iterable[str]) -> str:
+    cells: dict[str, str] = {}
+    for name, value in list_rows(change):
+        cells[name] = f"{cells[name]}<br>{_render_cell(value)}" if name in cells else _render_cell(value)
+    return f"| {_format_cell_head(change)} | {' | '.join(cells.get(label, '') for label in labels)} |"
 
 
 def _format_cell_head(change: RunChange) -> str:
