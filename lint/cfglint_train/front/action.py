@@ -1,6 +1,6 @@
 """The GitHub Action: it reads inputs from the environment and writes annotations, a summary, files and outputs.
 
-`action.yml` starts this module. It needs no token, so it works on pull requests from forks.
+`action.yml` starts this module. It needs no token, except for a comment, so it works on pull requests from forks.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
     _write_report(environment.get("CFGLINT_SARIF_FILE", ""), sarif.report(result, style))
     _write_report(environment.get("CFGLINT_RDJSON_FILE", ""), rdjson.report(reported, style))
     _append_lines(environment.get("GITHUB_STEP_SUMMARY", ""), _render_summary(reported, comparison, style))
+    _write_comment(environment, comparison)
     code = CLEAN if fail_on == "never" else _compute_exit_code(reported, settings)
     _append_lines(environment.get("GITHUB_OUTPUT", ""), _format_outputs(reported, environment))
     return code
@@ -380,6 +381,21 @@ def _format_outputs(result: Result, environment: Mapping[str, str]) -> list[str]
         f"files={len({file.path for file in result.files})}",
         f"sarif-file={escape_text(sarif_file)}",
     ]
+
+
+def _write_comment(environment: Mapping[str, str], comparison: Comparison | None) -> None:
+    """Write the comment on the pull request if the workflow hands over a token; a failure is only a notice."""
+    token = environment.get("CFGLINT_COMMENT_TOKEN", "").strip()
+    if not token or comparison is None:
+        return
+    from cfglint_train.front import comment
+    from cfglint_train.reports import change
+
+    lines = change.render_markdown(comparison, comment.MAX_BODY) if comparison.runs else None
+    try:
+        comment.update_comment(environment, token, None if lines is None else "\n".join(map(mask, lines)))
+    except comment.CommentError as reason:
+        print(f"::notice title=cfglint::no comment on the pull request: {escape_command_message(str(reason))}")
 
 
 def _render_summary(result: Result, comparison: Comparison | None, style: Style) -> Iterable[str]:

@@ -19,7 +19,6 @@ from cfglint_train.foundation.wording import format_count
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import Budget, Resource
 from cfglint_train.plan.fields import FIELDS
-from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import SPELLINGS, is_equal
 from cfglint_train.records import (
     Comparison,
@@ -41,7 +40,7 @@ from cfglint_train.runs.cost import compute_tokens_per_step
 from cfglint_train.runs.run import Run
 
 VERSION: Final = 1
-_OWN_NAMES: Final[frozenset[Field]] = frozenset({
+_OWN_NAMES: Final[frozenset[str]] = frozenset({
     *SPELLINGS, "checkpoint.path", "checkpoint.final_path", "launch.launcher", "launch.environment",
 })  # fmt: skip
 """Fields that frameworks spell in their own way, so that they do not make runs of two frameworks differ."""
@@ -50,7 +49,7 @@ _HEADLINES: Final[frozenset[str]] = frozenset(("batch.global_", "sequence.length
 _MAX_KEYS: Final = 5
 """Maximum number of keys with a changed meaning that the text names."""
 _MAX_RUNS: Final = 50
-_MAX_BYTES: Final = 100_000
+MAX_BYTES: Final = 100_000
 """Limits of Markdown: GitHub accepts 1 MiB of summary, of which the report of the findings takes at most 900,000."""
 _UNKNOWN: Final = "not known"
 _NOTHING: Final = Result((), (), (), (), ())
@@ -86,16 +85,18 @@ def _list_runs(result: Result) -> dict[tuple[str, str], Run]:
 
 
 def _compare_runs(before: Run | None, after: Run | None, old: Result, new: Result, redact: Redact) -> RunChange:
-    facts = [None if run is None else _build_facts(run, redact) for run in (before, after)]
+    old_facts, new_facts = (None if run is None else _build_facts(run, redact) for run in (before, after))
     gone, added = (_list_findings(run, result) for run, result in ((before, old), (after, new)))
     if before is None or after is None:
         kind: Literal["new", "removed"] = "new" if before is None else "removed"
-        return RunChange(kind, *facts, None, (), (), _build_findings(added, new), _build_findings(gone, old))
+        return RunChange(
+            kind, old_facts, new_facts, None, (), (), _build_findings(added, new), _build_findings(gone, old)
+        )
     fields = tuple(_compare_fields(before, after, redact))
     releases = tuple(_compare_releases(before, after))
     findings = _build_findings(_subtract(added, gone), new), _build_findings(_subtract(gone, added), old)
     slowdown = compare_speed(before, after) if fields else None
-    change = RunChange("changed", *facts, slowdown, fields, releases, *findings)
+    change = RunChange("changed", old_facts, new_facts, slowdown, fields, releases, *findings)
     return replace(change, kind="same") if _is_same(change) else change
 
 
@@ -376,8 +377,11 @@ def render_json(comparison: Comparison) -> Iterator[str]:
     yield json.encode({"version": VERSION, **json.convert_record(comparison)})
 
 
-def render_markdown(comparison: Comparison) -> Iterator[str]:
-    """Yield the comparison as GitHub-flavored Markdown: a table of runs, then the other changes of each."""
+def render_markdown(comparison: Comparison, limit: int = MAX_BYTES) -> Iterator[str]:
+    """Yield the comparison as GitHub-flavored Markdown: a table of runs, then the other changes of each.
+
+    `limit`: approximate size in bytes after which the rest is omitted.
+    """
     yield from ("### Changed runs", "", f"{escape_cell(describe_comparison(comparison))}.", "")
     shown = [change for change in comparison.runs if change.kind != "same"][:_MAX_RUNS]
     if not shown:
@@ -390,8 +394,8 @@ def render_markdown(comparison: Comparison) -> Iterator[str]:
     size = 0
     for block in blocks:
         size += sum(len(line.encode()) + 1 for line in block)
-        if size > _MAX_BYTES:
-            yield from ("", "The other changes are omitted because GitHub limits the size of a summary.", "")
+        if size > limit:
+            yield from ("", "The other changes are omitted because GitHub limits the size.", "")
             return
         yield from block
     if len(comparison.runs) > len(shown) == _MAX_RUNS:

@@ -53,7 +53,8 @@ def diff(argv: list[str]) -> int:
         raise UsageError("diff needs a revision or two files; name the paths to compare with a revision with --path")
     lint_options = build_options(options)
     if len(options.words) == 2:
-        comparison, is_complete = _compare_files(*options.words, lint_options)
+        old, new = options.words
+        comparison, is_complete = _compare_files(old, new, lint_options)
     else:
         try:
             comparison, is_complete = _compare_revision(options, lint_options)
