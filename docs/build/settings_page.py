@@ -145,6 +145,8 @@ FACTS = {
     "gpu-memory": "memory of one GPU, if it differs from that of `gpu`",
     "host-memory": "memory of one node",
     "disk": "space for checkpoints",
+    "tokens-per-second": "throughput of the whole job, as you measured it ([time and cost](fit.md#time-and-cost))",
+    "price-per-gpu-hour": "price of one GPU for an hour: a number, or a number with a currency (`2.40 EUR`)",
 }
 
 # Fields of `Settings` that hold the defaults, if not named like the setting.

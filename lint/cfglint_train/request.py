@@ -61,6 +61,10 @@ class Options(Frozen):
     """Memory of one node, with its unit."""
     disk: str | None = None
     """Space for checkpoints, with its unit."""
+    tokens_per_second: float | str | None = None
+    """Measured throughput of the whole job, in tokens per second."""
+    price_per_gpu_hour: float | str | None = None
+    """Price of one GPU for an hour: a number, or a number with a currency (`2.40 EUR`)."""
     releases: Mapping[str, str] = {}
     """Target releases by package: `{"axolotl": "0.18.0", "torch": "2.8"}`."""
     overrides: Mapping[str, Any] | Iterable[str] = {}

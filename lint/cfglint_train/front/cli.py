@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "check": "commands.check",
     "completion": "commands.completion",
     "demo": "commands.demo",
+    "diff": "commands.diff",
     "estimate": "commands.estimate",
     "fit": "commands.fit",
     "init": "commands.init",

@@ -151,7 +151,8 @@ class Reader:
         facts = {}
         for name, value in hardware.items():
             key = f"{where}hardware.{name}"
-            if isinstance(value, bool) or not isinstance(value, (str, int)):
+            kinds = (str, int, float) if name in cluster_facts.RATES else (str, int)
+            if isinstance(value, bool) or not isinstance(value, kinds):
                 raise self.build_error(key, f"must be a number or a string, not {value!r}")
             facts[name] = self.check_fact(key, name, str(value))
         for name, value in releases.items():
