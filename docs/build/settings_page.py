@@ -93,10 +93,12 @@ SETTINGS = {
         "House rules, reported as [HSE001](rules/HSE001.md). Each table names a `field` of the plan "
         "([list](plan-file.md)) or a `key` of a framework (`datasets[].type` applies to each item of a list), and a "
         "condition: `equals`, `one-of`, `at-most`, `at-least`, `present = true` or `absent = true`. `present` can be "
-        "combined with the others. `message` gives the reason. `severity` is `error`, `warning` (the default) or "
+        "combined with the others. Instead, `that` states a condition on several fields in "
+        "[arithmetic](rules/HSE001.md). `message` gives the reason. `severity` is `error`, `warning` (the default) or "
         "`info`. `paths` (globs) and `frameworks` limit the rule to some files. A file that extends another adds its "
         "tables. Two tables that no value can satisfy are an error.",
         '[[require]]\nfield = "batch.global"\none-of = [256, 512]\nmessage = "learning rates are tuned for these"\n\n'
+        '[[require]]\nthat = "batch.global * sequence.length <= 4_000_000"\n\n'
         '[[require]]\nkey = "save_total_limit"\npresent = true\nat-most = 3\nseverity = "error"\n'
         'paths = ["production/**"]\nframeworks = ["llamafactory", "axolotl"]',
     ),

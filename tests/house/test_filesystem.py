@@ -52,6 +52,7 @@ OTHER_COMMANDS = (
     "lint/cfglint_train/front/commands/calibrate.py", "lint/cfglint_train/front/commands/completion.py",
     "lint/cfglint_train/front/commands/demo.py", "lint/cfglint_train/front/commands/diff.py",
     "lint/cfglint_train/front/commands/estimation.py", "lint/cfglint_train/front/commands/init.py",
+    "lint/cfglint_train/front/commands/preflight.py",
 )  # fmt: skip
 """Modules of commands whose output is not stored."""
 

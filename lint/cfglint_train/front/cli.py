@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "fit": "commands.fit",
     "init": "commands.init",
     "migrate": "migrate.command",
+    "preflight": "commands.preflight",
     "rule": "commands.rules",
     "rules": "commands.rules",
     "models": "commands.models",

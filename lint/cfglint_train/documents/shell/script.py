@@ -32,7 +32,7 @@ from cfglint_train.documents.document import (
     find_continued_lines,
 )
 from cfglint_train.documents.shell.branches import find_probed_options
-from cfglint_train.documents.shell.commands import MAX_NESTED, Command, ExpansionBudget, Script
+from cfglint_train.documents.shell.commands import MAX_NESTED, Command, Environment, ExpansionBudget, Script
 from cfglint_train.documents.shell.grammar import normalize_source
 from cfglint_train.documents.shell.programs import CommandFlag, CommandPart, partition
 from cfglint_train.documents.shell.runners import unwrap_commands
@@ -144,17 +144,20 @@ class ShellScript(Document):
 
     syntax: ClassVar[str] = "shell"
 
-    def __init__(self, path: str, source: bytes, load: Load | None = None) -> None:
+    def __init__(
+        self, path: str, source: bytes, load: Load | None = None, environment: Environment | None = None
+    ) -> None:
         """Read a script. Raise `DocumentError` if it is not UTF-8, contains zero bytes, or is nested too deeply.
 
-        `load` reads the scripts that this script sources; without it, `source` has no effect.
+        `load` reads the scripts that this script sources; without it, `source` has no effect. `environment` holds the
+        variables that the script inherits, if they are known.
         """
         super().__init__(path, source)
         decode(source)
         self.load = load
         self._uses: dict[str, int] = {}
         sourcing = None if load is None else Sourcing(os.path.abspath(path), load)
-        self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing)
+        self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing, environment=environment)
         self.invocations: list[Invocation] = []
         self.translators: dict[int, OptionTranslator] = {}
         """Translators of the invocations whose options are read as keys, by number."""
@@ -252,11 +255,23 @@ class ShellScript(Document):
             if command is not None and program is self._find_outermost(program):
                 script = command.script
                 for name, place in script.exports.items():
-                    if place < command.at and name in script.assignments:
+                    if (
+                        place < command.at
+                        and name in script.assignments
+                        and self._is_part_of_launch(script, name, place)
+                    ):
                         value = script.resolve_variable(name, command.at, command.chain)
                         environment[name] = build_setting(name, value, script.find_assignment(name, command.at))
             environment.update((variable.name, variable) for variable in program.environment)
         return environment
+
+    def _is_part_of_launch(self, script: Script, name: str, place: int) -> bool:
+        """Return whether a variable that is exported at a place counts: an inherited one only if a launch reads it."""
+        if place >= 0:
+            return True
+        from cfglint_train.documents.shell.environment import is_relevant
+
+        return is_relevant(name, script.text)
 
     def _find_outermost(self, invocation: Invocation) -> Invocation:
         """Return the outermost program of an invocation's command."""

@@ -41,7 +41,7 @@ def render_page(
         [estimated_runs[number] for number in order] if estimated_runs else [],
     )
     drawn = bool(summaries)
-    scripts = [_read_asset(name) for name in (("plot.min.js",) * drawn + ("page.js",))]
+    scripts = [read_asset(name) for name in (("plot.min.js",) * drawn + ("page.js",))]
     yield "<!DOCTYPE html>"
     yield '<html lang="en">'
     yield "<head>"
@@ -52,7 +52,7 @@ def render_page(
     yield '<meta name="referrer" content="no-referrer">'
     yield f'<meta name="generator" content="cfglint {VERSION}">'
     yield f"<title>{_format_title(summaries)}</title>"
-    yield f"<style>\n{_read_asset('page.css')}</style>"
+    yield f"<style>\n{read_asset('page.css')}</style>"
     yield "</head>"
     yield "<body>"
     yield '<a class="skip" href="#main">Skip to the report</a>'
@@ -73,7 +73,8 @@ def render_page(
     yield "</html>"
 
 
-def _read_asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Return the text of a style sheet or script of the page."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
 
