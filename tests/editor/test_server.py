@@ -215,8 +215,9 @@ def test_requirements_settings_and_new_launches_count_before_they_are_saved(tmp_
     script.write_text("echo\n")
 
     async def steps(editor: Editor) -> None:
-        document, requirements = editor.open(path), editor.open(pins)
+        document = editor.open(path)
         assert "axolotl 0.8.0" in str(await editor.wait(document))
+        requirements = editor.open(pins)
         editor.change(requirements, "axolotl==0.9.0\n")
         assert "(axolotl 0.9.0)" in str(await editor.hover(document, "micro_batch_size"))
         editor.client.text_document_did_close(types.DidCloseTextDocumentParams(requirements))
@@ -587,11 +588,15 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
         offered = await editor.complete(document, editor.locate(document, "trainer.save_", len("trainer.save_")))
         assert offered["save_freq"] == "save_freq"
         assert "nnodes" not in offered
+        editor.change(document, VERL.replace("trainer.save_", "actor_rol"))
+        offered = await editor.complete(document, editor.locate(document, "grpo actor_rol", len("grpo actor_rol")))
+        assert "actor_rollout_ref" in offered
         document = editor.open(program)
         await editor.wait(document)
         hover = str(await editor.hover(document, "rank_microbatch_size"))
         assert "not a key" not in hover
         assert "integer" in hover
+        assert "largest that fits" not in hover, "the key counts tokens, and the plan sequences"
         text = program.read_text()
         for line, typed, label in (
             ("compile_model=True,", "compile_m", "compile_model"),

@@ -17,7 +17,9 @@ from cfglint_train.records import Finding
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
 _FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
 """Names, in comments, of facts that are plan fields."""
-_WITHOUT_COMMENTS = (".json", ".jsonc", ".ipynb")
+_WITHOUT_COMMENTS = (".json", ".jsonc", ".hjson", ".ipynb")
+_MAX_COMPUTED = 10
+"""Number of comments computed for a client that cannot ask for them later; each takes a check."""
 
 
 def list_actions(
@@ -30,9 +32,11 @@ def list_actions(
         for finding in findings:
             yield from _list_fixes(server, finding, text, check)
         if not path.endswith(_WITHOUT_COMMENTS):
-            for finding in {(finding.code, finding.line, finding.column): finding for finding in findings}.values():
-                if finding.code != UNUSED_SUPPRESSION.code:
-                    yield _build_ignore_action(server, path, finding, text, check)
+            ignorable = {_identify(one): one for one in findings if one.code != UNUSED_SUPPRESSION.code}
+            for finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
+                action = _build_ignore_action(server, path, finding, text, check)
+                if action.edit is None or action.edit.changes or action.edit.document_changes:
+                    yield action
         yield from _state_facts(server, path, text, findings)
     has_safe_fix = any(
         finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
@@ -54,11 +58,11 @@ def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction
         outcome = server.session.call(api.fix, path, unsafe=False)
     else:
         findings = (finding for finding in check.result.findings if finding.path == path)
-        finding = next((finding for finding in findings if _identify(finding) == data["finding"]), None)
+        finding = next((finding for finding in findings if _identify(finding) == tuple(data["finding"])), None)
         if finding is None:
             return action  # the text has changed since the action was offered
         outcome = server.session.call(api.ignore, path, only=finding)
-        if not outcome.sources and outcome.refused:
+        if not outcome.sources and outcome.refused and _can_resolve(server):
             server.say(f"no comment can ignore {finding.code} here: {outcome.refused[0].reason}")
     action.edit = server.build_workspace_edit(build_file_edits(server, outcome.sources))
     return action
@@ -66,14 +70,19 @@ def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction
 
 def _resolve_if_needed(server: Server, action: types.CodeAction) -> types.CodeAction:
     """Return the action with its edit if the client cannot ask for the edit later."""
+    return action if _can_resolve(server) else resolve_action(server, action)
+
+
+def _can_resolve(server: Server) -> bool:
+    """Return whether the client asks for the edit of an action once the user chooses it."""
     capabilities = server.client_capabilities.text_document
     support = capabilities.code_action.resolve_support if capabilities and capabilities.code_action else None
-    return action if support is not None and "edit" in support.properties else resolve_action(server, action)
+    return support is not None and "edit" in support.properties
 
 
-def _identify(finding: Finding) -> list[str | int]:
+def _identify(finding: Finding) -> tuple[str, int, int]:
     """Return the code and the place of a finding, as data of an action."""
-    return [finding.code, finding.line, finding.column]
+    return finding.code, finding.line, finding.column
 
 
 def build_file_edits(server: Server, sources: Mapping[str, bytes]) -> dict[str, list[types.TextEdit]]:

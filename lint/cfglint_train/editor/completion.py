@@ -9,10 +9,10 @@ from json import dumps
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
-from cfglint_train.documents.document import Route
+from cfglint_train.documents.document import Mapping, Route
 from cfglint_train.editor.hover import find_fact, find_place, format_kind
 from cfglint_train.editor.mending import mend_text
-from cfglint_train.editor.session import MARKER, Session, Setting
+from cfglint_train.editor.session import MARKER, Session, Setting, is_dotted
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
@@ -118,8 +118,9 @@ def _list_keys(setting: Setting, path: str, quoted: bool, following: str) -> Ite
     vocabulary = keys.get_vocabulary(config)
     route, context = find_place(setting)
     place: Route = tuple(ITEM if isinstance(step, int) else step for step in route[:-1])
-    written = config.get_value(*parent) if parent else config.document.get_value(config.root)
-    present = set(written) if isinstance(written, dict) else set()
+    section = config.document.find_node((*config.root, *parent))
+    entries = section.entries if isinstance(section, Mapping) else ()
+    present = {entry.name for entry in entries if not is_dotted(entry)}
     is_flag = str(setting.route[-1]).startswith("--")
     for name in vocabulary.list_names(place, config.release, context):
         flag = name if name.startswith("-") or not is_flag else f"--{name}"

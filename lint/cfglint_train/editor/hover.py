@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from json import dumps
 
@@ -15,7 +16,7 @@ from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
 from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
 from cfglint_train.foundation.sizes import format_gib
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.key_availability import is_missing
 from cfglint_train.frameworks.lens import format_route
@@ -59,7 +60,7 @@ def describe_setting(setting: Setting) -> str:
         origin = describe_origin(value.origin).removeprefix(f"{os.path.dirname(config.document.path)}/")
         effective = f"`{field}` = `{format_value(value.value)}` ({origin})"
         lines.append(f"{effective}: {meaning}" if meaning else effective)
-        lines += _describe_memory(places.choose_worse(setting.run), field, value.value)
+        lines += _describe_memory(places.choose_worse(setting.run), field, value)
     return "\n\n".join(lines)
 
 
@@ -136,8 +137,9 @@ def format_kind(kind: ValueKind) -> str:
     return _KIND_NAMES.get(kind.name, "")
 
 
-def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
+def _describe_memory(run: Run, field: Field, stated: FieldValue) -> Iterator[str]:
     """Yield the peak with other values of a field: the opposite of a switch, the smallest and the largest size."""
+    value = stated.value
     now = places.find_worst(run)
     if now is None:
         return
@@ -150,15 +152,23 @@ def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
         if smallest is not None and smallest.budget.expected < now.budget.expected:
             share = format_gib(now.budget.expected - smallest.budget.expected)
             yield f"{share} of the peak {_format_peak(now)} are due to this value"
-        yield describe_largest(run, field)
+        yield from describe_largest(run, field, stated)
 
 
-def describe_largest(run: Run, field: Field) -> str:
-    """Return the largest value of a field that fits, as words."""
+def describe_largest(run: Run, field: Field, stated: FieldValue) -> Iterator[str]:
+    """Yield the largest value of a field that fits, as words, if the field's value is the number in the text.
+
+    A key may count something else than the field: tokens of a batch, or only the answers of a sequence.
+    """
+    place = stated.origin.place
+    numbers = () if place is None else re.findall(r"\d(?:_?\d)*", place.document.get_text(place.span))
+    if not numbers or int(numbers[-1]) != stated.value:
+        return
     largest = run.compute_once(_LARGEST[field])
     if largest == MAX_VALUE:
-        return "no limit was found"
-    return f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
+        yield "no limit was found"
+    else:
+        yield f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
 
 
 def _find_largest_batch(run: Run) -> int:

@@ -42,12 +42,15 @@ def _is_complete_json(line: str) -> bool:
 
 
 def _is_complete_yaml(line: str) -> bool:
-    """Return whether a line is blank, or has a key or an item when it is read alone."""
+    """Return whether a line is blank, starts a document, or has a key or an item when it is read alone."""
     try:
         events = list(yaml.parse(line, _LOADER))
     except yaml.YAMLError:
         return False
-    return len(events) == 2 or any(isinstance(event, yaml.CollectionStartEvent) for event in events)
+    return len(events) == 2 or any(
+        isinstance(event, yaml.CollectionStartEvent) or (isinstance(event, yaml.DocumentStartEvent) and event.explicit)
+        for event in events
+    )
 
 
 def _find_broken_line(text: str) -> int | None:

@@ -98,9 +98,9 @@ class Session:
         """Open a document, or replace its text."""
         former = self.texts.get(path)
         self.texts[path] = text
-        if former is None and not _is_saved(path, text):
-            self.invalidate_all()  # a check may have looked for the file and not found it
-        elif former is not None and former != text:
+        if former is None:
+            self.invalidate_all()  # checks list the open files on which they rest, and may have missed this one
+        elif former != text:
             self.invalidate(path)
             if os.path.basename(path) in settings.NAMES or self._list_named(former) != self._list_named(text):
                 self.invalidate_all()
@@ -116,8 +116,11 @@ class Session:
         self._checks.pop(path, None)
 
     def invalidate(self, path: str) -> None:
-        """Forget the checks that rest on a file."""
-        for other in self.list_dependents(path):
+        """Forget the checks that rest on a file, and the repository, if other checks rest on the file."""
+        dependents = self.list_dependents(path)
+        if dependents not in ([], [path]):
+            self._workspaces.clear()
+        for other in dependents:
             self._checks.pop(other, None)
 
     def invalidate_all(self) -> None:
@@ -145,7 +148,7 @@ class Session:
             request = build_request([path], options, texts, earlier)
             return request, api.lint_request(request)
 
-        (request, result), used = _run_with_texts(texts, lint)
+        (request, result), used = _run_with_texts(self.texts, lint)
         self._workspaces[folder] = request.workspace
         style = Style(pages=choose_rule_pages(request.workspace.settings_for(path).rule_url))
         return Check(path, texts[path], result, request.workspace.sources.read_paths | used, style)
@@ -242,7 +245,7 @@ def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, 
     if isinstance(node, MappingNode):
         for entry in node.entries:
             if entry.name is not None and _covers_entry(entry, offset):
-                return entry.name, entry.value, offset <= entry.key.span.end and not _is_dotted(entry)
+                return entry.name, entry.value, offset <= entry.key.span.end and not is_dotted(entry)
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
             if _covers(item, offset):
@@ -261,10 +264,10 @@ def _covers_entry(entry: Entry, offset: int) -> bool:
     """Return whether an offset is in an entry, or in another option that sets a key of the same section."""
     if entry.span.start <= offset <= entry.span.end:
         return True
-    return _is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
+    return is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
 
 
-def _is_dotted(entry: Entry) -> bool:
+def is_dotted(entry: Entry) -> bool:
     """Return whether an entry is a section of a key with dots, as in `trainer.nnodes=2`: its value has all of it."""
     return isinstance(entry.value, MappingNode) and entry.value.span.start == entry.span.start
 
