@@ -440,7 +440,7 @@ def test_a_companion_that_is_deleted_and_renamed(tmp_path: Path) -> None:
 
 
 def test_settings_that_lead_outside_are_refused(tmp_path: Path) -> None:
-    """A workspace that nobody trusts cannot have the server read files outside of it."""
+    """A workspace that is not trusted cannot have the server read files outside of it."""
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     (inside / ".git").mkdir(parents=True)
     outside.mkdir()

@@ -32,7 +32,7 @@ def list_actions(
         for finding in findings:
             yield from _list_fixes(server, finding, text, check)
         if not path.endswith(_WITHOUT_COMMENTS):
-            ignorable = {_identify(one): one for one in findings if one.code != UNUSED_SUPPRESSION.code}
+            ignorable = {_identify(finding): finding for finding in findings if finding.code != UNUSED_SUPPRESSION.code}
             for finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
                 action = _build_ignore_action(server, path, finding, text, check)
                 if action.edit is None or action.edit.changes or action.edit.document_changes:

@@ -11,7 +11,7 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
 from cfglint_train.documents.document import Mapping, Route
 from cfglint_train.editor.hover import find_fact, find_place, format_kind
-from cfglint_train.editor.mending import mend_text
+from cfglint_train.editor.mending import blank_broken_lines
 from cfglint_train.editor.session import MARKER, Session, Setting, is_dotted
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -52,7 +52,7 @@ def complete(session: Session, path: str, offset: int) -> Completions | None:
         (text[:start] + replacement + text[end:], replacement, kind)
         for replacement, kind in _list_probes(path, head, text[start:end], quoted)
     ]
-    mended = ((mend_text(path, probe), replacement, kind) for probe, replacement, kind in probes)
+    mended = ((blank_broken_lines(path, probe), replacement, kind) for probe, replacement, kind in probes)
     for probe, replacement, kind in chain(probes, mended if path.endswith(_MENDED) else ()):
         setting = None if probe is None else session.find_gap(path, probe, start)
         if setting is None or not setting.route:

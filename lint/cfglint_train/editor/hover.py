@@ -47,8 +47,8 @@ def describe_setting(setting: Setting) -> str:
     config = setting.config
     title = frameworks.load(config.framework).manifest.title
     route = _resolve_abbreviation(setting)
-    meant = "" if route == setting.route else f" means `{format_route(route)}`"
-    lines = [f"**`{format_route(setting.route)}`**{meant} ({title} {config.release})"]
+    explanation = "" if route == setting.route else f" means `{format_route(route)}`"
+    lines = [f"**`{format_route(setting.route)}`**{explanation} ({title} {config.release})"]
     fact = find_fact(setting)
     if fact is None:
         if is_missing(config, route) and setting.route[-1] != "_CLASS_":

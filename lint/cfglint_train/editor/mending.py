@@ -18,7 +18,7 @@ _MAX_PASSES: Final = 8
 _LOADER: Final = getattr(yaml, "CLoader", yaml.Loader)
 
 
-def mend_text(path: str, text: str) -> str | None:
+def blank_broken_lines(path: str, text: str) -> str | None:
     """Return a text with `MARKER` in which the lines that break it are blank, or None if it breaks at the marker."""
     lines = text.split("\n")
     is_json = path.endswith((".json", ".jsonc"))
