@@ -62,23 +62,22 @@ def compare_hardware(offers: Sequence[Offer], results: Sequence[Alternatives]) -
 
 
 def _build_row(offer: Offer, alternatives: Alternatives) -> HardwareRow:
-    judgement, solution, need = alternatives.judgement, alternatives.solution, alternatives.hardware_need
+    judgement, need = alternatives.judgement, alternatives.hardware_need
     if judgement is None:
         return HardwareRow(
             offer.name, None, None, alternatives.run.hardware.gpu_bytes, (), None, None, None, None, None, "",
             offer.price_per_hour, None,
         )  # fmt: skip
     before = max((judgement, *alternatives.host_and_disk), key=lambda item: VERDICTS.index(item.verdict))
-    is_changed = alternatives.lacks_room and solution is not None and solution.is_enough
-    after = (
-        max(solution.outcomes, key=lambda item: VERDICTS.index(item.verdict))
-        if is_changed and solution is not None
-        else None
-        if alternatives.lacks_room
-        else before
-    )
-    gpu = solution.after if is_changed and solution is not None else judgement
-    slowdown = None if after is None else solution.slowdown if is_changed and solution is not None else 1.0
+    solution = alternatives.solution if alternatives.lacks_room else None
+    if solution is not None and not solution.is_enough:
+        solution = None
+    after, gpu, slowdown = None if alternatives.lacks_room else before, judgement, None
+    if solution is not None:
+        after = max(solution.outcomes, key=lambda item: VERDICTS.index(item.verdict))
+        gpu, slowdown = solution.after, solution.slowdown
+    elif after is not None:
+        slowdown = 1.0
     cost = None
     if offer.price_per_hour is not None and offer.tokens_per_second is not None and slowdown is not None:
         cost = offer.price_per_hour * slowdown / (offer.tokens_per_second * _SECONDS) * _MILLION
@@ -88,8 +87,8 @@ def _build_row(offer: Offer, alternatives: Alternatives) -> HardwareRow:
         before.verdict,
         judgement.budget.expected,
         int(judgement.capacity),
-        solution.settings if is_changed and solution is not None else (),
-        solution.applicability if is_changed and solution is not None else None,
+        () if solution is None else solution.settings,
+        None if solution is None else solution.applicability,
         None if after is None else after.verdict,
         None if after is None else int(gpu.capacity - gpu.budget.expected),
         slowdown,
