@@ -243,6 +243,11 @@ def describe_comparison(comparison: Comparison) -> str:
     return f"{format_count(total, 'run')}: {', '.join(parts)}"
 
 
+def _list_sides(change: RunChange) -> list[RunFacts]:
+    """Return the run before and after a change, as far as there is one."""
+    return [facts for facts in (change.before, change.after) if facts is not None]
+
+
 def _has_two_files(change: RunChange) -> bool:
     return change.before is not None and change.after is not None and change.before.path != change.after.path
 
@@ -265,7 +270,7 @@ def _render_run(change: RunChange, style: Style) -> Iterator[str]:
 
 def _format_head(change: RunChange) -> tuple[str, str]:
     """Return the file of a run, or both files, and its framework with what happened to the run."""
-    sides = [facts for facts in (change.before, change.after) if facts is not None]
+    sides = _list_sides(change)
     names, frameworks = (dict.fromkeys(values) for values in zip(*((facts.path, facts.framework) for facts in sides)))
     kind = "" if change.kind in ("changed", "same") else f", {change.kind}"
     return escape_line_start(escape_text(" -> ".join(names))), f"{' -> '.join(frameworks)}{kind}"
@@ -294,7 +299,7 @@ def _is_on(value: str | float | bool | None) -> bool:
 
 def list_rows(change: RunChange) -> list[tuple[str, str]]:
     """Return the labels and values of the lines that every run has; a value that changes has both sides."""
-    sides = [facts for facts in (change.before, change.after) if facts is not None]
+    sides = _list_sides(change)
     rows = [(_PLACE_NAMES[place], _format_peaks(sides, place)) for place in places.PLACES]
     rows.append(("speed", "" if change.slowdown is None else f"{format_slowdown(change.slowdown)} per token"))
     rows += [
@@ -344,7 +349,7 @@ def _format_costs(sides: Sequence[RunFacts]) -> str:
 
 def _list_releases(change: RunChange) -> Iterator[tuple[str, str]]:
     """Yield the lines with the framework's release, and with those of all other packages."""
-    frameworks = {facts.framework for facts in (change.before, change.after) if facts is not None}
+    frameworks = {facts.framework for facts in _list_sides(change)}
     others = []
     for item in change.releases:
         if item.package in frameworks:
@@ -410,7 +415,7 @@ def _render_row(change: RunChange, labels: Iterable[str]) -> str:
 
 
 def _format_cell_head(change: RunChange) -> str:
-    sides = [facts for facts in (change.before, change.after) if facts is not None]
+    sides = _list_sides(change)
     names = " → ".join(dict.fromkeys(f"<code>{escape_cell(facts.path)}</code>" for facts in sides))
     return names if change.kind == "changed" else f"{names} ({change.kind})"
 

@@ -60,11 +60,9 @@ def diff(argv: list[str]) -> int:
             comparison, is_complete = _compare_revision(options, lint_options)
         except GitError as error:
             raise UsageError(str(error)) from None
-    renderers = {"text": change.render_text, "json": change.render_json, "markdown": change.render_markdown}
-    if options.output_format == "text":
-        write_report(change.render_text(comparison, choose_style(options)), options)
-    else:
-        write_report(renderers[options.output_format](comparison), options)
+    render = {"json": change.render_json, "markdown": change.render_markdown}.get(options.output_format)
+    lines = render(comparison) if render else change.render_text(comparison, choose_style(options))
+    write_report(lines, options)
     if not is_complete:
         return TROUBLE
     return FINDINGS if options.exit_code and any(run.kind != "same" for run in comparison.runs) else CLEAN
