@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
 from lsprotocol import types
@@ -13,11 +14,13 @@ from cfglint_train.editor.session import Check
 from cfglint_train.hardware import gpus
 from cfglint_train.judging.suppressions import UNUSED_SUPPRESSION
 from cfglint_train.records import Finding
+from cfglint_train.repository.files import SYNTAXES
 
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
 _FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
 """Names, in comments, of facts that are plan fields."""
-_WITHOUT_COMMENTS = (".json", ".jsonc", ".hjson", ".ipynb")
+_WITHOUT_COMMENTS = ("json", "notebook")
+"""Syntaxes in which no comment can ignore a finding or state a fact."""
 _MAX_COMPUTED = 10
 """Number of comments computed for a client that cannot ask for them later; each takes a check."""
 
@@ -31,7 +34,7 @@ def list_actions(
     if _wants(wanted, types.CodeActionKind.QuickFix):
         for finding in findings:
             yield from _list_fixes(server, finding, text, check)
-        if not path.endswith(_WITHOUT_COMMENTS):
+        if not _lacks_comments(path):
             ignorable = {_identify(finding): finding for finding in findings if finding.code != UNUSED_SUPPRESSION.code}
             for finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
                 action = _build_ignore_action(server, path, finding, text, check)
@@ -71,6 +74,11 @@ def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction
 def _resolve_if_needed(server: Server, action: types.CodeAction) -> types.CodeAction:
     """Return the action with its edit if the client cannot ask for the edit later."""
     return action if _can_resolve(server) else resolve_action(server, action)
+
+
+def _lacks_comments(path: str) -> bool:
+    """Return whether the syntax of a file has no comments."""
+    return SYNTAXES.get(os.path.splitext(path)[1].lower()) in _WITHOUT_COMMENTS
 
 
 def _can_resolve(server: Server) -> bool:
@@ -140,7 +148,7 @@ def _build_ignore_action(
 
 def _state_facts(server: Server, path: str, text: convert.Text, findings: list[Finding]) -> Iterator[types.CodeAction]:
     """Yield actions that state, in a comment at the top, a fact which a finding assumes."""
-    if path.endswith(_WITHOUT_COMMENTS):
+    if _lacks_comments(path):
         return
     assumed = {
         ground.fact: ground.value for finding in findings for ground in finding.rests_on if ground.grade == "assumed"
