@@ -160,7 +160,7 @@ class KnownFacts:
             is_replaced = regular_files.is_replaced(group.paths[number])
             try:
                 status = filesystem.get_link_status(group.paths[number])
-                state = _NO_STATE if is_replaced else tuple(part(status) for part in _STATE)
+                state = tuple(part(status) for part in _STATE)
             except (OSError, ValueError):
                 state = _NO_STATE
             if group.facts[number] and (is_replaced or state != group.get_state(number)):

@@ -46,8 +46,9 @@ def preflight(argv: list[str]) -> int:
     if not command:
         raise UsageError(f"preflight needs a command after --: {_USAGE}")
     script = _choose_name()
-    settings = api.settings(build_options(options))
-    lint_options = add_baseline(build_options(options), options, settings)._replace(
+    stated = build_options(options)
+    settings = api.settings(stated)
+    lint_options = add_baseline(stated, options, settings)._replace(
         launch_environment=select_environment(command, os.environ)
     )
     result = api.lint([script], lint_options, {script: format_script(command)}).raw
