@@ -266,6 +266,22 @@ def test_older_releases_put_the_engine_to_sleep_whatever_the_setting_says(releas
     assert run.plan.rollout.sleep is expected
 
 
+@for_each(("mode", "expected"), [("True", True), ("config.free_cache_engine", False)])
+def test_a_copy_of_an_older_release_may_read_whether_the_engine_sleeps(mode, expected, tmp_path):
+    shutil.copytree(ACCEPTANCE / "vendored-copy-with-a-key-of-its-own-near-miss" / "verl", tmp_path / "verl")
+    (tmp_path / "verl" / "version" / "version").write_text("0.4.1.dev\n")
+    (tmp_path / "verl" / "trainer" / "rollout.py").write_text(
+        f"class Rollout:\n    def __init__(self, config):\n        self.engine = LLM(enable_sleep_mode={mode})\n"
+    )
+    tree = tmp_path / "verl" / "trainer" / "config" / "ppo_trainer.yaml"
+    tree.write_text(tree.read_text().replace("  rollout:\n", "  rollout:\n    free_cache_engine: True\n"))
+    (tmp_path / "run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.free_cache_engine=False trainer.save_freq=1\n"
+    )
+    (run,) = list_runs(tmp_path)
+    assert run.plan.rollout.sleep is expected
+
+
 @for_each(("program", "count"), [("verl.trainer.main_ppo", 1), ("recipe.flowrl.main_flowrl", 0)])
 def test_only_the_loss_of_verl_ignores_a_reference_without_a_coefficient(program, count, tmp_path):
     words = ("actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0")
