@@ -241,6 +241,38 @@ def test_keys_of_a_recipe_are_its_own(tmp_path):
     assert run.estimate.has_step
 
 
+@for_each(("mini", "severity"), [(256, "info"), (2048, "warning")])
+def test_a_token_budget_is_filled_as_far_as_a_rank_has_sequences(mini, severity, tmp_path):
+    """Qwen2-72B on 32 H800 ran with 40 answers per rank: verl 0.4.1 docs/perf/device_tuning.rst."""
+    words = (
+        "data.train_batch_size=2048", f"actor_rollout_ref.actor.ppo_mini_batch_size={mini}", "trainer.nnodes=4",
+        "actor_rollout_ref.actor.use_dynamic_bsz=True", "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000",
+        "actor_rollout_ref.rollout.n=5", "actor_rollout_ref.rollout.tensor_model_parallel_size=16",
+        "actor_rollout_ref.model.use_remove_padding=True", "actor_rollout_ref.model.path=Qwen/Qwen2-72B-Instruct",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True",
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True", "actor_rollout_ref.actor.entropy_coeff=0",
+    )  # fmt: skip
+    write_command(tmp_path, *words, release="0.4.1")
+    (finding,) = lint(tmp_path, build_options(select=["MEM001"])).findings
+    assert finding.severity == severity
+    assert any("40 sequences of a rank's update" in note for note in finding.notes) is (severity == "info")
+
+
+@for_each(("program", "words", "mode", "roles"), [
+    ("verl.trainer.main_ppo", (), "colocate", ("actor", "critic")),
+    ("recipe.own.main_own", (), "colocate", None),
+    ("recipe.own.main_own", ("algorithm.adv_estimator=rloo",), "colocate", ("actor",)),
+    ("recipe.own.main_own", ("rollout.n_gpus_per_node=4",), "pool", None),
+    ("recipe.own.main_own", ("actor_rollout_ref.hybrid_engine=False",), "pool", None),
+])  # fmt: skip
+def test_the_tree_of_another_program_may_have_no_critic_and_an_engine_of_its_own(program, words, mode, roles, tmp_path):
+    path = write_command(tmp_path, *words, program=program)
+    path.write_text(path.read_text().replace("    algorithm.adv_estimator=grpo \\\n", "", 1))
+    (run,) = list_runs(tmp_path)
+    assert run.plan.rollout.mode == mode
+    assert (run.plan.model.roles and tuple(role.name for role in run.plan.model.roles)) == roles
+
+
 @for_each(("word", "title"), [
     ("model_engine=megatron", "Megatron"),
     ("actor_rollout_ref.actor.strategy=megatron", "Megatron"),
