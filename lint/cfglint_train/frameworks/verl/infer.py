@@ -14,7 +14,7 @@ from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, get_context_size, has_adapter, is_dynamic
-from cfglint_train.frameworks.verl.settings import find_origin, is_complete, is_ppo, read
+from cfglint_train.frameworks.verl.settings import find_origin, has_known_tree, is_complete, is_ppo, is_stated, read
 from cfglint_train.plan.fields import Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -133,6 +133,9 @@ def _infer_rollout(job: Job) -> None:
         plan.infer("rollout.sleep_discards", discards, "level of vLLM's sleep")
     bucket = read(config, COUNT, *key.BUCKET)
     plan.infer("rollout.sync_bucket", 0 if bucket is None else bucket << 20, "update_weights_bucket_megabytes")
+    # update_weights of workers/engine_workers.py, the only workers since 0.8.0. Those before collect the weights first:
+    # 0.7.1 workers/fsdp_workers.py (rollout_mode), 0.5.0 workers/sharding_manager/fsdp_vllm.py (__enter__).
+    plan.infer("rollout.wakes_first", not is_before(config, "0.8.0"), "order of update_weights")
 
 
 def _always_sleeps(config: Config) -> bool:
@@ -180,6 +183,8 @@ def needs_critic(config: Config) -> bool | None:
     stated = read(config, PLAIN.boolean, *key.CRITIC)
     if stated is not None:
         return bool(stated)
+    if not has_known_tree(config) and not is_stated(config, *key.ESTIMATOR):
+        return None  # the tree of another program may have another default
     estimator = read(config, PLAIN.string, *key.ESTIMATOR)
     return None if estimator is None else estimator == "gae"
 

@@ -138,9 +138,13 @@ def _write_tuning(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_mode(config: Config) -> Iterator[Triple]:
-    """Yield where the engine is: on the trainer's GPUs, or on those of a pool (recipes of asynchronous training)."""
+    """Yield where the engine is: on the trainer's GPUs, or on those of a pool.
+
+    Only the trees of asynchronous training count the engine's GPUs (verl 0.9.1 `experimental/*/config/`).
+    """
     if is_ppo(config):
-        is_separate = read(config, PLAIN.boolean, *key.HYBRID) is False
+        is_counted = any(config.has(*route) for route in parse_routes(*key.POOL_SIZE))
+        is_separate = is_counted or read(config, PLAIN.boolean, *key.HYBRID) is False
         yield "rollout.mode", "pool" if is_separate else "colocate", find_origin(config, *key.HYBRID)
 
 

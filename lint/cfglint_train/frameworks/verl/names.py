@@ -73,6 +73,7 @@ ULYSSES: Final = (
     "worker.actor.ulysses_size",
 )
 HYBRID: Final = ("actor_rollout_ref.hybrid_engine",)
+POOL_SIZE: Final = ("rollout.nnodes", "rollout.n_gpus_per_node")
 VEOMNI_ULYSSES: Final = (f"{_ACTOR}.veomni.ulysses_parallel_size",)
 LEARNING_RATE: Final = (f"{_ACTOR}.optim.lr", "optim.lr", "worker.actor.optim.lr")
 CLIPPING: Final = (f"{_ACTOR}.grad_clip", "optim.clip_grad")
