@@ -213,6 +213,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "rollout.train_sleep": (None, True),
     "rollout.weights_sleep": (None, True),
     "rollout.sleep_discards": (None, True),
+    "rollout.wakes_first": (None, True),
     "rollout.sync_bucket": (None, 0, 2**30),
     "checkpoint.frozen": (None, True),
     "checkpoint.hf_export": (None, True),

@@ -538,5 +538,6 @@ def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase 
         add("scoring a micro batch", {**scored, ENGINE: _compute_engine_bytes(budgets)})
     synced = rollout.compute_sync(budgets.setup, plan) if size else None
     if synced is not None:
-        add(SYNC, {SYNCED: synced, ENGINE: _compute_engine_bytes(budgets, woken=True)})
+        for bytes_, is_woken in zip(synced, (bool(plan.rollout.wakes_first), True), strict=True):
+            add(SYNC, {SYNCED: bytes_, ENGINE: _compute_engine_bytes(budgets, is_woken)})
     return max(candidates, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)

@@ -74,6 +74,7 @@ ROLLOUT_FIELDS: Final[frozenset[Field]] = frozenset(
         "rollout.tensor",
         "rollout.train_sleep",
         "rollout.utilization",
+        "rollout.wakes_first",
         "rollout.weights_sleep",
     )
 )

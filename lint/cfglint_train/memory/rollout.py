@@ -51,14 +51,14 @@ def compute_gathered_model(setup: Setup, plan: Plan) -> float:
     return setup.weights.trained * setup.formats.gathered + frozen
 
 
-def compute_sync(setup: Setup, plan: Plan) -> float | None:
-    """Return the bytes beside the weights of model and engine while the engine gets new weights; None if unknown.
+def compute_sync(setup: Setup, plan: Plan) -> tuple[float, float] | None:
+    """Return the bytes of new weights for an engine, beside the weights of model and engine; None if unknown.
 
-    FSDP1 copies its shards, after it has gathered them in their own format: the root with one unit, or with a copy of
-    the root's largest tensor (torch 2.13, fsdp/_state_dict_utils.py and _shard_utils.py `_create_chunk_dtensor`). It
-    gathers the whole model to collect an adapter (`summon_full_params`). Then one tensor at a time is gathered and
-    copied into the buffer (verl 0.9.1, workers/engine/fsdp/transformer_impl.py get_per_tensor_param;
-    vllm_rollout/bucketed_weight_transfer.py).
+    These are the bytes while training collects its weights, and while it sends them. FSDP1 copies its shards, after it
+    has gathered them in their own format: the root with one unit, or with a copy of the root's largest tensor (torch
+    2.13, fsdp/_state_dict_utils.py and _shard_utils.py `_create_chunk_dtensor`). It gathers the whole model to collect
+    an adapter (`summon_full_params`). Then one tensor at a time is gathered and copied into the buffer (verl 0.9.1,
+    workers/engine/fsdp/transformer_impl.py get_per_tensor_param; vllm_rollout/bucketed_weight_transfer.py).
     """
     bucket = plan.rollout.sync_bucket
     if bucket is None or plan.rollout.mode != "colocate":
@@ -67,13 +67,14 @@ def compute_sync(setup: Setup, plan: Plan) -> float | None:
     if weights.adapters:
         unit = transients.count_root_elements(setup) + transients.count_unit_elements(setup)
         whole = setup.frozen_sharded if plan.rollout.gathers else setup.formats.unquantized * unit
-        return whole + weights.trained * held
+        return whole + weights.trained * held, weights.trained * held
     head = transients.count_head_elements(setup)
     sent = bucket + held * max(setup.architecture.largest_tensor, head)
     if ranks.strategy != "fsdp1":
-        return sent
+        return 0.0, sent
+    copied = weights.trained * held / ranks.parameter_shards
     gathered = held * (transients.count_root_elements(setup) + max(transients.count_unit_elements(setup), head))
-    return weights.trained * held / ranks.parameter_shards + max(gathered, sent)
+    return copied + gathered, copied + sent
 
 
 def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> float:

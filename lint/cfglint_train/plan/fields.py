@@ -470,6 +470,8 @@ class Rollout(Frozen):
     """True if a sleeping engine keeps no copy of its weights on the host (vLLM's level 2)."""
     sync_bucket: int | None = None
     """Bytes of the buffer in which new weights reach an engine on the same GPU; 0: one tensor at a time."""
+    wakes_first: bool | None = None
+    """True if an engine's weights are on the GPU before training collects the new ones (default: no)."""
     gathers: bool | None = None
     """True if every GPU gathers the whole model to generate under ZeRO-3 (`ds3_gather_for_generation`), or to send an
     adapter to an engine.

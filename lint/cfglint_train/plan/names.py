@@ -212,6 +212,7 @@ Field = Literal[
     "rollout.weights_sleep",
     "rollout.sleep_discards",
     "rollout.sync_bucket",
+    "rollout.wakes_first",
     "rollout.gathers",
     "rollout.batch",
     "rollout.samples_per_prompt",
