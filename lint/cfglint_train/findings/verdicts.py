@@ -218,13 +218,17 @@ def _count_full_length_samples(judgement: Judgement) -> int | None:
     """
     run = judgement.run
     plan = run.plan
-    length, samples, packs = plan.sequence.length, plan.batch.micro, plan.sequence.packing
-    budget = plan.batch.tokens_per_gpu
-    if budget:
-        is_known = plan.batch.global_ is not None and plan.world_size is not None
-        samples = plan.batch.global_ * (plan.parallel.context or 1) // plan.world_size if is_known else None
+    length, packs = plan.sequence.length, plan.sequence.packing
+    samples, budget = plan.batch.micro, plan.batch.tokens_per_gpu
     if judgement.phase.name == EVALUATION_PHASE:
         samples, packs = plan.batch.eval_micro, packs and plan.sequence.eval_packing is not False
+    elif judgement.phase.name == "rollout":
+        samples, budget = plan.rollout.micro, plan.rollout.tokens_per_gpu
+    elif budget:
+        is_known = plan.batch.global_ is not None and plan.world_size is not None
+        samples = plan.batch.global_ * (plan.parallel.context or 1) // plan.world_size if is_known else None
+    if budget and length is not None and length >= budget:
+        return None
     is_packed = packs and (bool(budget) or not run.framework.traits.fills_packs(run.main))
     if not is_packed or length is None or samples is None or samples < 2 or length <= SHORT_SAMPLE:
         return None
