@@ -258,6 +258,17 @@ def test_a_token_budget_is_filled_as_far_as_a_rank_has_sequences(mini, severity,
     assert any("40 sequences of a rank's update" in note for note in finding.notes) is (severity == "info")
 
 
+@for_each(("expert", "count"), [(1, 1), (128, 0)])
+def test_expert_parallelism_divides_the_experts_among_all_ranks_of_an_engine(expert, count, tmp_path):
+    words = (
+        "actor_rollout_ref.model.path=Qwen/Qwen3-235B-A22B", "actor_rollout_ref.rollout.tensor_model_parallel_size=4",
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.7", "actor_rollout_ref.rollout.data_parallel_size=32",
+        f"actor_rollout_ref.rollout.expert_parallel_size={expert}", "trainer.nnodes=16", "trainer.n_gpus_per_node=8",
+    )  # fmt: skip
+    write_command(tmp_path, *words)
+    assert len(list_messages(tmp_path, "MEM008")) == count
+
+
 @for_each(("program", "words", "mode", "roles"), [
     ("verl.trainer.main_ppo", (), "colocate", ("actor", "critic")),
     ("recipe.own.main_own", (), "colocate", None),

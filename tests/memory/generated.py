@@ -210,6 +210,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "rollout.sleep": (None, True),
     "rollout.awake_at_save": (None, True),
     "rollout.tensor": (None, 2),
+    "rollout.expert": (None, 4),
     "rollout.train_sleep": (None, True),
     "rollout.weights_sleep": (None, True),
     "rollout.sleep_discards": (None, True),

@@ -12,6 +12,7 @@ HOST_FIELDS: Final[frozenset[Field]] = frozenset(
     (
         "data.prefetch",
         "data.workers",
+        "rollout.expert",
         "rollout.mode",
         "rollout.sleep",
         "rollout.sleep_discards",
@@ -67,6 +68,7 @@ EVAL_FIELDS: Final[frozenset[Field]] = frozenset(("eval.enabled", "eval.strategy
 ROLLOUT_FIELDS: Final[frozenset[Field]] = frozenset(
     (
         "rollout.engine",
+        "rollout.expert",
         "rollout.gathers",
         "rollout.mode",
         "rollout.sleep",

@@ -36,7 +36,19 @@ def compute_engine_weights(plan: Plan, architecture: Architecture | None) -> flo
         return None
     if architecture is None or architecture.quantization is not None:
         return None
-    return architecture.parameters * BYTES_PER_WEIGHT / rollout.tensor
+    return _divide_weights(plan, architecture)
+
+
+def _divide_weights(plan: Plan, architecture: Architecture) -> float:
+    """Return the bytes of weights on each rank of an engine.
+
+    With expert parallelism, the routed experts are divided among more ranks than the other weights (verl 0.9.1
+    workers/config/rollout.py: expert_parallel_size is the tensor parallel size x the data parallel size).
+    """
+    tensor = plan.rollout.tensor or 1
+    experts = architecture.expert_parameters
+    elements = (architecture.parameters - experts) / tensor + experts / max(tensor, plan.rollout.expert or 1)
+    return elements * BYTES_PER_WEIGHT
 
 
 def compute_gathered_model(setup: Setup, plan: Plan) -> float:
@@ -83,7 +95,7 @@ def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> floa
     `woken`: whether its weights are back on the GPU because training has sent new weights. Level 1 of vLLM's sleep
     mode moves the weights to the host; level 2 discards them.
     """
-    weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
+    weights = _divide_weights(plan, setup.whole) if woken else 0.0
     residue = load_table().coefficients["sleep-residue"].expected
     return weights + label_count(residue, "B of a sleeping engine", setup.weights.trained)
 
@@ -93,4 +105,4 @@ def compute_sleeping_engines(setup: Setup, plan: Plan) -> float:
     rollout = plan.rollout
     if not rollout.sleep or rollout.sleep_discards or rollout.mode != "colocate":
         return 0.0
-    return setup.ranks.local / (rollout.tensor or 1) * setup.whole.parameters * 2.0
+    return setup.ranks.local * _divide_weights(plan, setup.whole)

@@ -459,6 +459,8 @@ class Rollout(Frozen):
     """Share of GPU memory that an engine may use."""
     engines: int | None = None
     tensor: int | None = None
+    expert: int | None = None
+    """Ranks of an engine that share its routed experts (default: those that share the other weights)."""
     sleep: bool | None = None
     awake_at_save: bool | None = None
     """True if a sleeping engine's weights are on the GPU during saves (default: no)."""

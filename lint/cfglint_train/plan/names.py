@@ -206,6 +206,7 @@ Field = Literal[
     "rollout.utilization",
     "rollout.engines",
     "rollout.tensor",
+    "rollout.expert",
     "rollout.sleep",
     "rollout.awake_at_save",
     "rollout.train_sleep",
