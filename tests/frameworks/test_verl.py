@@ -228,6 +228,14 @@ def test_a_yaml_file_is_the_run_of_the_command_that_composes_it(command, expecte
     assert [finding.path for finding in findings] == expected
 
 
+def test_records_of_hydra_are_no_runs(tmp_path):
+    (tmp_path / "outputs" / ".hydra").mkdir(parents=True)
+    (tmp_path / "outputs" / ".hydra" / "config.yaml").write_text(YAML)
+    assert not list_runs(tmp_path)
+    (tmp_path / "outputs" / "config.yaml").write_text(YAML)
+    assert len(list_runs(tmp_path)) == 1
+
+
 @for_each("program", ["verl.trainer.main_generation_server", "verl.trainer.main_eval", "app.serve_main"])
 def test_other_programs_are_no_runs(program, tmp_path):
     write_command(tmp_path, "trainer.stranger=1", program=program)

@@ -405,7 +405,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_custom({"rollout.mode": key.HYBRID}, _read_mode),
     _build_key("rollout.utilization", key.UTILIZATION, PLAIN.number, applies=is_ppo),
     _build_count("rollout.tensor", key.TENSOR),
-    _build_count("rollout.expert", key.EXPERT),
+    _build_key("rollout.expert", key.EXPERT, COUNT, default=1, applies=is_ppo),
     _build_count("rollout.batch", key.PROMPTS),
     _build_count("rollout.samples_per_prompt", key.SAMPLES),
     _build_key("rollout.sleep", key.SLEEP, PLAIN.boolean, applies=is_ppo),
