@@ -215,6 +215,7 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
     "rollout.weights_sleep": (None, True),
     "rollout.sleep_discards": (None, True),
     "rollout.wakes_first": (None, True),
+    "rollout.includes_training": (None, True),
     "rollout.sync_bucket": (None, 0, 2**30),
     "checkpoint.frozen": (None, True),
     "checkpoint.hf_export": (None, True),

@@ -132,6 +132,16 @@ def test_generation_begins_beside_the_states_that_stay(weights: bool, states: bo
 
 
 @pytest.mark.parametrize("asleep", [False, True])
+def test_the_share_of_an_older_vllm_includes_what_training_holds_when_it_starts(asleep: bool) -> None:
+    job = make_job(rollout__utilization=0.8, rollout__weights_sleep=asleep, rollout__includes_training=True)
+    context = sum_in(job, "rollout", "GPU context")
+    pool = 0.8 * CARD.gpu_bytes - context - (0 if asleep else WEIGHTS)
+    budget = get_gpu(estimate(job, LLAMA_8B, CARD), "rollout")
+    assert sum_parts(budget, "rollout engine") == pytest.approx(pool, abs=8)
+    check_budget(budget)
+
+
+@pytest.mark.parametrize("asleep", [False, True])
 def test_sglang_takes_a_share_of_what_is_free_when_it_starts(asleep: bool) -> None:
     job = make_job(rollout__engine="sglang", rollout__utilization=0.8, rollout__weights_sleep=asleep)
     budget = get_gpu(estimate(job, LLAMA_8B, CARD), "rollout")

@@ -70,6 +70,7 @@ ROLLOUT_FIELDS: Final[frozenset[Field]] = frozenset(
         "rollout.engine",
         "rollout.expert",
         "rollout.gathers",
+        "rollout.includes_training",
         "rollout.mode",
         "rollout.sleep",
         "rollout.sync_bucket",

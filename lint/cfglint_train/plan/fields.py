@@ -457,6 +457,8 @@ class Rollout(Frozen):
     mode: EngineMode | None = None
     utilization: float | None = None
     """Share of GPU memory that an engine may use."""
+    includes_training: bool | None = None
+    """True if the share includes what training holds when the engine starts (default: no)."""
     engines: int | None = None
     tensor: int | None = None
     expert: int | None = None

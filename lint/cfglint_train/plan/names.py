@@ -204,6 +204,7 @@ Field = Literal[
     "rollout.engine",
     "rollout.mode",
     "rollout.utilization",
+    "rollout.includes_training",
     "rollout.engines",
     "rollout.tensor",
     "rollout.expert",

@@ -131,6 +131,9 @@ def _infer_rollout(job: Job) -> None:
         # Level 2 of vLLM's sleep discards the weights, which the trainer sends again (0.6.1); LoRA keeps them.
         discards = not is_before(config, "0.6.1") and not has_adapter(config)
         plan.infer("rollout.sleep_discards", discards, "level of vLLM's sleep")
+        # Releases before 0.6.0 require vLLM up to 0.8.5 (extra `vllm`), whose share is of what is not yet in use.
+        is_new = config.releases.is_certainly_at_least("vllm", "0.9.0") is True
+        plan.infer("rollout.includes_training", is_before(config, "0.6.0") and not is_new, "vLLM up to 0.8.5")
     bucket = read(config, COUNT, *key.BUCKET)
     plan.infer("rollout.sync_bucket", 0 if bucket is None else bucket << 20, "update_weights_bucket_megabytes")
     # update_weights of workers/engine_workers.py, the only workers since 0.8.0. Those before collect the weights first:
