@@ -48,6 +48,8 @@ def format_words(document: ShellDocument) -> list[str]:
         ("run --a ${1:-8}", ["--a", "~8"]),
         ("run --a ${X:-}b", ["--a", "$"]),  # an empty text is not a default
         ("X=${X:-8}; run --a $((X * 2))", ["--a", "~16"]),
+        ('X=2\nY=$[ $X * (X + 1) ]\nrun --a $[X*2] --b "a[$X]$[Y]b"', ["--a", "4", "--b", "a[2]6b"]),
+        ("run --a $[RANDOM * 2]", ["--a", "$"]),
         ("X=${X:-a}; Y=${X}/b; run --a $Y", ["--a", "~a/b"]),
         ("X=${X:-$(date)}; run --a $X", ["--a", "$"]),
         ("run --a ${WORLD_SIZE:-1} --b ${SLURM_JOB_ID:-0}", ["--a", "$", "--b", "$"]),

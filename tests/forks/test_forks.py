@@ -428,6 +428,19 @@ def test_a_word_that_no_flag_takes_is_said_once(tmp_path: Path) -> None:
     assert [finding.code for finding in findings if finding.severity == "error"] == ["SYN007"]
 
 
+@pytest.mark.parametrize(("declared", "doubted"), [("", True), ('[submodule "x"]\n\tpath = x\n', False)])
+def test_a_submodule_that_is_not_checked_out_leaves_an_empty_folder(
+    tmp_path: Path, declared: str, doubted: bool
+) -> None:
+    (tmp_path / "axolotl").mkdir()
+    (tmp_path / ".git").mkdir()
+    if declared:
+        (tmp_path / ".gitmodules").write_text(declared)
+    (tmp_path / "run.yaml").write_text(AXOLOTL + "stranger: 1\n")
+    (finding,) = [finding for finding in lint(tmp_path).findings if finding.code == "KEY001"]
+    assert ("`axolotl`" in finding.message and "is empty" in finding.message) is doubted
+
+
 def test_the_nearest_copy_counts(tmp_path: Path) -> None:
     other = PARSER.replace("--ours", "--mine")
     files = {

@@ -228,6 +228,14 @@ def test_a_yaml_file_is_the_run_of_the_command_that_composes_it(command, expecte
     assert [finding.path for finding in findings] == expected
 
 
+def test_records_of_hydra_are_no_runs(tmp_path):
+    (tmp_path / "outputs" / ".hydra").mkdir(parents=True)
+    (tmp_path / "outputs" / ".hydra" / "config.yaml").write_text(YAML)
+    assert not list_runs(tmp_path)
+    (tmp_path / "outputs" / "config.yaml").write_text(YAML)
+    assert len(list_runs(tmp_path)) == 1
+
+
 @for_each("program", ["verl.trainer.main_generation_server", "verl.trainer.main_eval", "app.serve_main"])
 def test_other_programs_are_no_runs(program, tmp_path):
     write_command(tmp_path, "trainer.stranger=1", program=program)
@@ -239,6 +247,49 @@ def test_keys_of_a_recipe_are_its_own(tmp_path):
     assert list_messages(tmp_path, "KEY", "BAT002") == []
     (run,) = list_runs(tmp_path)
     assert run.estimate.has_step
+
+
+@for_each(("mini", "severity"), [(256, "info"), (2048, "warning")])
+def test_a_token_budget_is_filled_as_far_as_a_rank_has_sequences(mini, severity, tmp_path):
+    """Qwen2-72B on 32 H800 ran with 40 answers per rank: verl 0.4.1 docs/perf/device_tuning.rst."""
+    words = (
+        "data.train_batch_size=2048", f"actor_rollout_ref.actor.ppo_mini_batch_size={mini}", "trainer.nnodes=4",
+        "actor_rollout_ref.actor.use_dynamic_bsz=True", "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000",
+        "actor_rollout_ref.rollout.n=5", "actor_rollout_ref.rollout.tensor_model_parallel_size=16",
+        "actor_rollout_ref.model.use_remove_padding=True", "actor_rollout_ref.model.path=Qwen/Qwen2-72B-Instruct",
+        "actor_rollout_ref.actor.fsdp_config.param_offload=True",
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True", "actor_rollout_ref.actor.entropy_coeff=0",
+    )  # fmt: skip
+    write_command(tmp_path, *words, release="0.4.1")
+    (finding,) = lint(tmp_path, build_options(select=["MEM001"])).findings
+    assert finding.severity == severity
+    assert any("40 sequences of a rank's update" in note for note in finding.notes) is (severity == "info")
+
+
+@for_each(("expert", "count"), [(1, 1), (128, 0)])
+def test_expert_parallelism_divides_the_experts_among_all_ranks_of_an_engine(expert, count, tmp_path):
+    words = (
+        "actor_rollout_ref.model.path=Qwen/Qwen3-235B-A22B", "actor_rollout_ref.rollout.tensor_model_parallel_size=4",
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.7", "actor_rollout_ref.rollout.data_parallel_size=32",
+        f"actor_rollout_ref.rollout.expert_parallel_size={expert}", "trainer.nnodes=16", "trainer.n_gpus_per_node=8",
+    )  # fmt: skip
+    write_command(tmp_path, *words)
+    assert len(list_messages(tmp_path, "MEM008")) == count
+
+
+@for_each(("program", "words", "mode", "roles"), [
+    ("verl.trainer.main_ppo", (), "colocate", ("actor", "critic")),
+    ("recipe.own.main_own", (), "colocate", None),
+    ("recipe.own.main_own", ("algorithm.adv_estimator=rloo",), "colocate", ("actor",)),
+    ("recipe.own.main_own", ("rollout.n_gpus_per_node=4",), "pool", None),
+    ("recipe.own.main_own", ("actor_rollout_ref.hybrid_engine=False",), "pool", None),
+])  # fmt: skip
+def test_the_tree_of_another_program_may_have_no_critic_and_an_engine_of_its_own(program, words, mode, roles, tmp_path):
+    path = write_command(tmp_path, *words, program=program)
+    path.write_text(path.read_text().replace("    algorithm.adv_estimator=grpo \\\n", "", 1))
+    (run,) = list_runs(tmp_path)
+    assert run.plan.rollout.mode == mode
+    assert (run.plan.model.roles and tuple(role.name for role in run.plan.model.roles)) == roles
 
 
 @for_each(("word", "title"), [
@@ -262,6 +313,22 @@ def test_other_engines_are_named_and_not_estimated(word, title, tmp_path):
 def test_older_releases_put_the_engine_to_sleep_whatever_the_setting_says(release, pin, expected, tmp_path):
     (tmp_path / "requirements.txt").write_text(f"{pin}\n")
     write_command(tmp_path, "actor_rollout_ref.rollout.free_cache_engine=False", release=release)
+    (run,) = list_runs(tmp_path)
+    assert run.plan.rollout.sleep is expected
+
+
+@for_each(("mode", "expected"), [("True", True), ("config.free_cache_engine", False)])
+def test_a_copy_of_an_older_release_may_read_whether_the_engine_sleeps(mode, expected, tmp_path):
+    shutil.copytree(ACCEPTANCE / "vendored-copy-with-a-key-of-its-own-near-miss" / "verl", tmp_path / "verl")
+    (tmp_path / "verl" / "version" / "version").write_text("0.4.1.dev\n")
+    (tmp_path / "verl" / "trainer" / "rollout.py").write_text(
+        f"class Rollout:\n    def __init__(self, config):\n        self.engine = LLM(enable_sleep_mode={mode})\n"
+    )
+    tree = tmp_path / "verl" / "trainer" / "config" / "ppo_trainer.yaml"
+    tree.write_text(tree.read_text().replace("  rollout:\n", "  rollout:\n    free_cache_engine: True\n"))
+    (tmp_path / "run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.free_cache_engine=False trainer.save_freq=1\n"
+    )
     (run,) = list_runs(tmp_path)
     assert run.plan.rollout.sleep is expected
 

@@ -99,6 +99,7 @@ def make_job(*roles: Role, **changes: Any) -> Plan:
         "activations__fused_loss": "policy", "activations__checkpointing": "full", "sequence__packing": True,
         "rollout__engine": "vllm", "rollout__mode": "colocate", "rollout__utilization": 0.5, "rollout__tensor": 2,
         "rollout__sleep": True, "rollout__sleep_discards": True, "rollout__sync_bucket": 2 * GIB, "rollout__micro": 4,
+        "rollout__wakes_first": True,
         "checkpoint__strategy": "steps", "checkpoint__state_dict": "sharded", **changes,
     }  # fmt: skip
     return make_plan(**fields)
@@ -131,6 +132,16 @@ def test_generation_begins_beside_the_states_that_stay(weights: bool, states: bo
 
 
 @pytest.mark.parametrize("asleep", [False, True])
+def test_the_share_of_an_older_vllm_includes_what_training_holds_when_it_starts(asleep: bool) -> None:
+    job = make_job(rollout__utilization=0.8, rollout__weights_sleep=asleep, rollout__includes_training=True)
+    context = sum_in(job, "rollout", "GPU context")
+    pool = 0.8 * CARD.gpu_bytes - context - (0 if asleep else WEIGHTS)
+    budget = get_gpu(estimate(job, LLAMA_8B, CARD), "rollout")
+    assert sum_parts(budget, "rollout engine") == pytest.approx(pool, abs=8)
+    check_budget(budget)
+
+
+@pytest.mark.parametrize("asleep", [False, True])
 def test_sglang_takes_a_share_of_what_is_free_when_it_starts(asleep: bool) -> None:
     job = make_job(rollout__engine="sglang", rollout__utilization=0.8, rollout__weights_sleep=asleep)
     budget = get_gpu(estimate(job, LLAMA_8B, CARD), "rollout")
@@ -145,10 +156,14 @@ def test_an_engine_that_discards_its_weights_keeps_none_on_the_host() -> None:
     assert sum_on_host(kept, "sleeping engines") == 4 * 2 * LLAMA_8B.parameters
 
 
-@pytest.mark.parametrize(("strategy", "gathered"), [("fsdp1", 4 * (ROOT + HEAD)), ("fsdp2", 0)])
-def test_new_weights_reach_the_engine_before_its_cache_does(strategy: str, gathered: int) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "wakes_first", "gathered"),
+    [("fsdp1", True, 4 * (ROOT + HEAD)), ("fsdp1", False, 0), ("fsdp2", True, 0)],
+)
+def test_new_weights_reach_the_engine_before_its_cache_does(strategy: str, wakes_first: bool, gathered: int) -> None:
     """FSDP1 copies its shards and gathers the root, of which it copies tensors; a buffer takes one at a time."""
     job = make_job(rollout__utilization=0.1, rollout__sync_bucket=GIB, parallel__strategy=strategy, rollout__micro=1)
+    job = job.replace({"rollout.wakes_first": wakes_first})
     phase = estimate(job, LLAMA_8B, CARD).find_phase("rollout")
     assert phase is not None
     assert phase.event == "new weights for the engine"

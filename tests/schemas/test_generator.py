@@ -839,6 +839,12 @@ VERL = {
         def sample(data_config, model_config):
             return data_config.get("seed", 1), getattr(data_config, "order", None), model_config.heads
     """,
+    "verl/trainer/ppo/ray_trainer.py": """
+        def fit(self):
+            reward_config = self.config.reward_model if self.trains else self.config.data
+            mode, nodes = self.config.get("mode", "none"), self.config.trainer.nodes
+            return mode, nodes, reward_config.get("examined", 0), self.config.unread
+    """,
     "verl/workers/reward_manager/own.py": "def __init__(self, config):\n    self.factor = config.own.get('factor')\n",
 }
 
@@ -862,7 +868,9 @@ def test_verl_trees_are_composed_and_dataclasses_add_their_fields() -> None:
     assert trainer.keys["per_gpu"].schema["x-interpolation"] == "${oc.select:data.size,1}"
     assert trainer.keys["validate"].schema == {"x-absent": True, "x-unchecked": True}
     assert all("x-absent" in table.definitions["data"].keys[key].schema for key in ("more", "seed", "order"))
-    assert set(table.definitions["reward_model"].keys) == {"enable", "own"}
+    assert set(table.definitions["reward_model"].keys) == {"enable", "own", "examined"}
+    assert root.keys["mode"].schema == {"x-absent": True, "x-unchecked": True}
+    assert "unread" not in root.keys
     assert table.definitions["turbo_config.plan"].unknown == "kept"
     megatron = table.definitions["ppo_megatron_trainer:actor_rollout_ref.actor"]
     assert megatron.unknown == "dropped"

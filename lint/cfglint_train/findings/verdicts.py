@@ -84,7 +84,8 @@ class Judgement(Frozen):
             if filling_release is None
             else f"{self.run.framework.title} {filling_release} and older always fill them"
         )
-        note = f"all {samples} sequences of a batch have the full length; {exception}"
+        batch = "a rank's update" if self.run.plan.batch.tokens_per_gpu else "a batch"
+        note = f"all {samples} sequences of {batch} have the full length; {exception}"
         return (Ground("sequence.length", self.run.plan.sequence.length, "assumed", note),)
 
     @property
@@ -198,7 +199,12 @@ def describe_own_runs(budget: Budget) -> str:
 
 
 def _find_filling_release(run: Run) -> str | None:
-    """Return the newest candidate release that fills all packs to the full length, or None if no candidate does."""
+    """Return the newest candidate release that fills all packs to the full length, or None if no candidate does.
+
+    A token budget is filled only as far as a rank has sequences.
+    """
+    if run.plan.batch.tokens_per_gpu:
+        return None
     package, fills_packs = run.framework.manifest.package, run.framework.traits.fills_packs
     candidates = run.main.releases.find_candidates(package).releases
     return next((item for item in reversed(candidates) if fills_packs(run.main.replace_release(package, item))), None)
@@ -212,10 +218,18 @@ def _count_full_length_samples(judgement: Judgement) -> int | None:
     """
     run = judgement.run
     plan = run.plan
-    length, samples, packs = plan.sequence.length, plan.batch.micro, plan.sequence.packing
+    length, packs = plan.sequence.length, plan.sequence.packing
+    samples, budget = plan.batch.micro, plan.batch.tokens_per_gpu
     if judgement.phase.name == EVALUATION_PHASE:
         samples, packs = plan.batch.eval_micro, packs and plan.sequence.eval_packing is not False
-    is_packed = packs and not run.framework.traits.fills_packs(run.main) and not plan.batch.tokens_per_gpu
+    elif judgement.phase.name == "rollout":
+        samples, budget = plan.rollout.micro, plan.rollout.tokens_per_gpu
+    elif budget:
+        is_known = plan.batch.global_ is not None and plan.world_size is not None
+        samples = plan.batch.global_ * (plan.parallel.context or 1) // plan.world_size if is_known else None
+    if budget and length is not None and length >= budget:
+        return None
+    is_packed = packs and (bool(budget) or not run.framework.traits.fills_packs(run.main))
     if not is_packed or length is None or samples is None or samples < 2 or length <= SHORT_SAMPLE:
         return None
     mean_length = (length + (samples - 1) * SHORT_SAMPLE) // samples

@@ -232,12 +232,15 @@ class Forks:
         """Return evidence that a file belongs to the framework's project but the package is missing, or None."""
         folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if has_root and manifest.layout is not None else ():
-            if folder not in self._projects:
-                from cfglint_train.forks.hollow_copies import read_project_names
+            from cfglint_train.forks.hollow_copies import find_empty_folder, read_project_names
 
+            if folder not in self._projects:
                 self._projects[folder] = read_project_names(folder)
             if manifest.package in self._projects[folder]:
                 return ForkTrace(self.named(folder, path), "lacks the package", scope="folder")
+            empty = find_empty_folder(folder, manifest.package)
+            if empty is not None:
+                return ForkTrace(self.named(f"{folder}/{empty}", path), "is empty", scope="folder")
         return None
 
     def _build_common(

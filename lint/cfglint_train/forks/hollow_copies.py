@@ -1,13 +1,16 @@
-"""Hollow copies: a framework's project in a repository, without the package, for example because of `.gitignore`.
+"""Hollow copies: a framework's project in a repository, without the package.
+
+`.gitignore` excludes the package, or the project is a submodule that is not checked out, so its folder is empty.
 
 The source that the project runs with cannot be determined; it may be any commit between two releases.
 """
 
 from __future__ import annotations
 
-from cfglint_train.foundation import regular_files
+from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
+from cfglint_train.releases.pins.requirement import match_package_name
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _NAME: Final = compile_on_use(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
@@ -27,3 +30,18 @@ def read_project_names(folder: str) -> frozenset[str]:
         if match is not None:
             names.add(match[1].decode().lower().replace("_", "-"))
     return frozenset(names)
+
+
+def find_empty_folder(folder: str, package: str) -> str | None:
+    """Return the name of an empty folder in `folder` that is named after a package, or None.
+
+    If there is a `.gitmodules` file, it says what belongs into such folders.
+    """
+    if filesystem.exists(f"{folder}/.gitmodules"):
+        return None
+    try:
+        named = [name for name in filesystem.list_names(folder) if match_package_name(name) == package]
+        folders = [name for name in named if filesystem.is_folder(f"{folder}/{name}")]
+        return next((name for name in folders if not filesystem.list_names(f"{folder}/{name}")), None)
+    except OSError:
+        return None

@@ -291,14 +291,19 @@ def _compute_engine_pool(budgets: PhaseBudget) -> float | None:
     """Return the bytes of an awake engine on a shared GPU, or None if unknown.
 
     SGLang takes a share of what is free when it starts: beside the trainer's context and the weights that do not sleep
-    (0.5.8, model_executor/model_runner_kv_cache_mixin.py profile_max_num_token).
+    (0.5.8, model_executor/model_runner_kv_cache_mixin.py profile_max_num_token). vLLM's share includes these at first
+    (0.8.5, v1/worker/gpu_worker.py determine_available_memory).
     """
     capacity: float | None = budgets.uncertainty.capacity
-    if budgets.plan.rollout.engine == "sglang" and capacity is not None:
-        held = budgets.job.held
-        capacity -= label_count(dict(budgets.uncertainty.overheads)[CONTEXT], "B of the context", capacity)
-        capacity -= 0.0 if budgets.plan.rollout.weights_sleep else held.parameters + held.frozen
-    return rollout.compute_engine_pool(budgets.plan, capacity)
+    if capacity is None:
+        return rollout.compute_engine_pool(budgets.plan, None)
+    held = budgets.job.held
+    started = label_count(dict(budgets.uncertainty.overheads)[CONTEXT], "B of the context", capacity)
+    started += 0.0 if budgets.plan.rollout.weights_sleep else held.parameters + held.frozen
+    if budgets.plan.rollout.engine == "sglang":
+        return rollout.compute_engine_pool(budgets.plan, capacity - started)
+    pool = rollout.compute_engine_pool(budgets.plan, capacity)
+    return max(0.0, pool - started) if pool and budgets.plan.rollout.includes_training else pool
 
 
 def _build_load_phase(budgets: PhaseBudget) -> Phase:
@@ -538,5 +543,6 @@ def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase 
         add("scoring a micro batch", {**scored, ENGINE: _compute_engine_bytes(budgets)})
     synced = rollout.compute_sync(budgets.setup, plan) if size else None
     if synced is not None:
-        add(SYNC, {SYNCED: synced, ENGINE: _compute_engine_bytes(budgets, woken=True)})
+        for bytes_, is_woken in zip(synced, (bool(plan.rollout.wakes_first), True), strict=True):
+            add(SYNC, {SYNCED: bytes_, ENGINE: _compute_engine_bytes(budgets, is_woken)})
     return max(candidates, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)

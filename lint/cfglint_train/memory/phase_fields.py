@@ -12,6 +12,7 @@ HOST_FIELDS: Final[frozenset[Field]] = frozenset(
     (
         "data.prefetch",
         "data.workers",
+        "rollout.expert",
         "rollout.mode",
         "rollout.sleep",
         "rollout.sleep_discards",
@@ -67,13 +68,16 @@ EVAL_FIELDS: Final[frozenset[Field]] = frozenset(("eval.enabled", "eval.strategy
 ROLLOUT_FIELDS: Final[frozenset[Field]] = frozenset(
     (
         "rollout.engine",
+        "rollout.expert",
         "rollout.gathers",
+        "rollout.includes_training",
         "rollout.mode",
         "rollout.sleep",
         "rollout.sync_bucket",
         "rollout.tensor",
         "rollout.train_sleep",
         "rollout.utilization",
+        "rollout.wakes_first",
         "rollout.weights_sleep",
     )
 )

@@ -36,7 +36,19 @@ def compute_engine_weights(plan: Plan, architecture: Architecture | None) -> flo
         return None
     if architecture is None or architecture.quantization is not None:
         return None
-    return architecture.parameters * BYTES_PER_WEIGHT / rollout.tensor
+    return _divide_weights(plan, architecture)
+
+
+def _divide_weights(plan: Plan, architecture: Architecture) -> float:
+    """Return the bytes of weights on each rank of an engine.
+
+    With expert parallelism, the routed experts are divided among more ranks than the other weights (verl 0.9.1
+    workers/config/rollout.py: expert_parallel_size is the tensor parallel size x the data parallel size).
+    """
+    tensor = plan.rollout.tensor or 1
+    experts = architecture.expert_parameters
+    elements = (architecture.parameters - experts) / tensor + experts / max(tensor, plan.rollout.expert or 1)
+    return elements * BYTES_PER_WEIGHT
 
 
 def compute_gathered_model(setup: Setup, plan: Plan) -> float:
@@ -51,14 +63,14 @@ def compute_gathered_model(setup: Setup, plan: Plan) -> float:
     return setup.weights.trained * setup.formats.gathered + frozen
 
 
-def compute_sync(setup: Setup, plan: Plan) -> float | None:
-    """Return the bytes beside the weights of model and engine while the engine gets new weights; None if unknown.
+def compute_sync(setup: Setup, plan: Plan) -> tuple[float, float] | None:
+    """Return the bytes of new weights for an engine, beside the weights of model and engine; None if unknown.
 
-    FSDP1 copies its shards, after it has gathered them in their own format: the root with one unit, or with a copy of
-    the root's largest tensor (torch 2.13, fsdp/_state_dict_utils.py and _shard_utils.py `_create_chunk_dtensor`). It
-    gathers the whole model to collect an adapter (`summon_full_params`). Then one tensor at a time is gathered and
-    copied into the buffer (verl 0.9.1, workers/engine/fsdp/transformer_impl.py get_per_tensor_param;
-    vllm_rollout/bucketed_weight_transfer.py).
+    These are the bytes while training collects its weights, and while it sends them. FSDP1 copies its shards, after it
+    has gathered them in their own format: the root with one unit, or with a copy of the root's largest tensor (torch
+    2.13, fsdp/_state_dict_utils.py and _shard_utils.py `_create_chunk_dtensor`). It gathers the whole model to collect
+    an adapter (`summon_full_params`). Then one tensor at a time is gathered and copied into the buffer (verl 0.9.1,
+    workers/engine/fsdp/transformer_impl.py get_per_tensor_param; vllm_rollout/bucketed_weight_transfer.py).
     """
     bucket = plan.rollout.sync_bucket
     if bucket is None or plan.rollout.mode != "colocate":
@@ -67,13 +79,14 @@ def compute_sync(setup: Setup, plan: Plan) -> float | None:
     if weights.adapters:
         unit = transients.count_root_elements(setup) + transients.count_unit_elements(setup)
         whole = setup.frozen_sharded if plan.rollout.gathers else setup.formats.unquantized * unit
-        return whole + weights.trained * held
+        return whole + weights.trained * held, weights.trained * held
     head = transients.count_head_elements(setup)
     sent = bucket + held * max(setup.architecture.largest_tensor, head)
     if ranks.strategy != "fsdp1":
-        return sent
+        return 0.0, sent
+    copied = weights.trained * held / ranks.parameter_shards
     gathered = held * (transients.count_root_elements(setup) + max(transients.count_unit_elements(setup), head))
-    return weights.trained * held / ranks.parameter_shards + max(gathered, sent)
+    return copied + gathered, copied + sent
 
 
 def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
@@ -82,7 +95,7 @@ def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> floa
     `woken`: whether its weights are back on the GPU because training has sent new weights. Level 1 of vLLM's sleep
     mode moves the weights to the host; level 2 discards them.
     """
-    weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
+    weights = _divide_weights(plan, setup.whole) if woken else 0.0
     residue = load_table().coefficients["sleep-residue"].expected
     return weights + label_count(residue, "B of a sleeping engine", setup.weights.trained)
 
@@ -92,4 +105,4 @@ def compute_sleeping_engines(setup: Setup, plan: Plan) -> float:
     rollout = plan.rollout
     if not rollout.sleep or rollout.sleep_discards or rollout.mode != "colocate":
         return 0.0
-    return setup.ranks.local / (rollout.tensor or 1) * setup.whole.parameters * 2.0
+    return setup.ranks.local * _divide_weights(plan, setup.whole)

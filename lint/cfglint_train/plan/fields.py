@@ -457,8 +457,12 @@ class Rollout(Frozen):
     mode: EngineMode | None = None
     utilization: float | None = None
     """Share of GPU memory that an engine may use."""
+    includes_training: bool | None = None
+    """True if the share includes what training holds when the engine starts (default: no)."""
     engines: int | None = None
     tensor: int | None = None
+    expert: int | None = None
+    """Ranks of an engine that share its routed experts (default: those that share the other weights)."""
     sleep: bool | None = None
     awake_at_save: bool | None = None
     """True if a sleeping engine's weights are on the GPU during saves (default: no)."""
@@ -470,6 +474,8 @@ class Rollout(Frozen):
     """True if a sleeping engine keeps no copy of its weights on the host (vLLM's level 2)."""
     sync_bucket: int | None = None
     """Bytes of the buffer in which new weights reach an engine on the same GPU; 0: one tensor at a time."""
+    wakes_first: bool | None = None
+    """True if an engine's weights are on the GPU before training collects the new ones (default: no)."""
     gathers: bool | None = None
     """True if every GPU gathers the whole model to generate under ZeRO-3 (`ds3_gather_for_generation`), or to send an
     adapter to an engine.

@@ -58,5 +58,10 @@ def check(run: Run) -> Iterator[Report]:
         help=f"set `{tensor}` to {min_tensor_size} or more, or give the engine a larger share of each GPU"
         if min_tensor_size
         else "give the engine a larger share of each GPU",
-        notes=(f"{model.parameters:,} parameters x {BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
+        notes=(f"{model.parameters:,} parameters x {BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",)
+        if (rollout.expert or 1) <= (rollout.tensor or 1)
+        else (
+            f"{model.expert_parameters:,} parameters of experts x {BYTES_PER_WEIGHT} B / "
+            f"{run.spell_key('rollout.expert')} {rollout.expert}",
+        ),
     )

@@ -19,8 +19,10 @@ The loader decides what happens:
 If only some of the candidate releases reject the file, the message names the first of them. The finding is then a
 warning if the values differ or if the release that cfglint checks against rejects the file, otherwise an info.
 
-If the values are the same and no release rejects the file, the finding is an info. An option of a command that needs a
-value and has none is an error, even if the option follows again with a value: argparse rejects it.
+If the values are the same and no release rejects the file, the finding is an info. It is also an info if a command
+repeats an option of a variable or an array that it expands, because scripts change shared options that way. An option
+of a command that needs a value and has none is an error, even if the option follows again with a value: argparse
+rejects it.
 
 Two cases are not duplicates:
 
@@ -43,6 +45,7 @@ from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, compute_
 from cfglint_rules.vocabulary.misfits import is_accepted_by_any, list_schemas
 from cfglint_rules.vocabulary.survey import REFUSED, get_checked_keys
 from cfglint_train.documents.document import Document, Entry, Route
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import Related, Report, Severity
 from cfglint_train.foundation.typed import Final
@@ -77,7 +80,8 @@ def check(config: Config) -> Iterator[Report]:
             yield Report(message, Place(document, bare.key.span), "error", help="remove it, or add its value")
             continue
         first, second, *more = duplicates
-        outcome, severity, grounds = _describe_outcome(config, _has_different_values(document, (first, second, *more)))
+        is_mistake = _has_different_values(document, (first, second, *more)) and not _is_override(config, duplicates)
+        outcome, severity, grounds = _describe_outcome(config, is_mistake)
         related = (
             Related(Place(document, first.key.span), "first here"),
             *(Related(Place(document, entry.key.span), "and here") for entry in more),
@@ -118,6 +122,15 @@ def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> boo
     if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are the same expansion
         texts = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in texts)
     return len(set(texts)) > 1
+
+
+def _is_override(config: Config, entries: list[Entry]) -> bool:
+    """Return whether a command repeats, in its own words, an option of a variable or an array that it expands."""
+    document = config.document
+    if not isinstance(document, ShellDocument) or not config.root:
+        return False
+    start = document.invocations[int(config.root[0])].span.start
+    return entries[0].key.span.start < start < entries[-1].key.span.start
 
 
 def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity, tuple[Ground, ...]]:

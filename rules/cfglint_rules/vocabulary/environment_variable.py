@@ -20,7 +20,8 @@ changes nothing. torch refuses `expandable_segments=True` when the first tensor 
     export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
 ## When it does not apply
-A plugin or fork of NCCL may read names of its own; names that resemble no known name are not reported.
+A plugin or fork of NCCL may read names of its own. Names that resemble no known name, and those of NVIDIA's RDMA and
+SHARP plugin, are not reported.
 
 ## References
 `environment.json` beside this module names the source and the releases of each name, option and effect.
@@ -113,7 +114,8 @@ def _check_name(prefixes: Mapping[str, Mapping[str, Any]], name: str, text: str)
     elif end in names:
         if end in row["numbers"].split() and not _NUMBER.fullmatch(text):
             yield "warning", f"{reader} expects a number and reads this as 0", "write `1` or `0`"
-    elif end not in prefixes["TORCH_NCCL_"]["known"].split():  # torch reads its variables without `TORCH_`, too
+    # torch reads its variables without `TORCH_`, too
+    elif end not in (*row["plugins"].split(), *prefixes["TORCH_NCCL_"]["known"].split()):
         similar = find_similar(end, names, _SIMILARITY)
         if similar is not None:
             yield (

@@ -31,6 +31,10 @@ _READ: Final = compile_on_use(
     r"""|\b((?:config|cfg)(?:\.\w+)*)\.(\w+)\b(?!\s*\()"""
 )
 """Reads of a key that the tree may lack: its mapping, from the variable, and the key; for `in`, the reverse."""
+_ALIAS: Final = compile_on_use(r"\b(\w+_(?:config|cfg))\s*=\s*(?:self\.)?(?:config|cfg)\.((?:\w+\.)*\w+)(?![\w.(\[])")
+"""Assignments that give a mapping of the whole tree to a variable."""
+_WHOLE_TREE: Final = compile_on_use(r"\b(?:config|cfg)\.(?:trainer|actor_rollout_ref)\.")
+"""Text of modules whose `self.config` is the whole tree."""
 _OTHER_PROGRAMS: Final = ("main_generation.py", "main_generation_server.py", "main_eval.py")
 _SECTIONS: Final = {
     "verl/utils/dataset/": "data",
@@ -115,6 +119,7 @@ class _TreeReader:
     def read_entry(self, entry: _Entry) -> None:
         """Add the definitions of a tree."""
         keys = {name: self._read_key(entry, (name,), value, None, is_built=False) for name, value in entry.tree.items()}
+        self._add_read_keys(entry, (), keys)
         if self._engines and _ENGINES in keys:
             keys[_ENGINES] = TableKey({"enum": self._engines, "default": entry.tree[_ENGINES]})
         self.definitions[entry.name] = Definition(keys, "dropped")
@@ -144,15 +149,18 @@ class _TreeReader:
         for key, field in fields.items():
             if key not in keys and not key.startswith("_"):
                 keys[key] = TableKey({**_describe_field(field), "x-absent": True})
-        reads = () if fields else sorted(self._read[entry.name.startswith("sft")])
-        for key in (key for place, key in reads if _matches(route, place)):
-            if any(isinstance(_get(other.tree, (*route, key)), dict) for other in self._entries):
-                continue  # a group of another engine
-            keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
+        if not fields:
+            self._add_read_keys(entry, route, keys)
         is_passed_on = any(map(_PASSED_ON.fullmatch, route))
         unknown = "error" if class_ is not None else "kept" if is_passed_on else "dropped"
         self.definitions[name] = Definition(keys, unknown)
         return name
+
+    def _add_read_keys(self, entry: _Entry, route: tuple[str, ...], keys: dict[str, TableKey]) -> None:
+        """Add the keys that the code looks up in a mapping, and that no tree has as a group of another engine."""
+        for key in sorted(key for place, key in self._read[entry.name.startswith("sft")] if _matches(route, place)):
+            if not any(isinstance(_get(other.tree, (*route, key)), dict) for other in self._entries):
+                keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
 
     def _form_name(self, entry: _Entry, route: tuple[str, ...]) -> str:
         is_first = not self._earlier or entry is self._earlier[0]
@@ -189,9 +197,15 @@ def _find_read(source: Source, is_sft: bool) -> Iterator[tuple[str, str]]:
         if not path.endswith(".py") or ("sft" in path) is not is_sft or path.endswith(_OTHER_PROGRAMS):
             continue
         section = next((name for prefix, name in _SECTIONS.items() if path.startswith(prefix)), "")
+        aliases: dict[str, list[str]] = {}
+        for name, place in _ALIAS.findall(text) if path.startswith(_MAIN_CODE) else ():
+            aliases.setdefault(name, []).append(place)
+        is_whole = not section and path.startswith("verl/trainer/") and _WHOLE_TREE.search(text) is not None
         for match in _READ.finditer(text):
             mapping, key = next(pair for pair in _list_pairs(match) if pair[1])
-            for place in _list_places(mapping, section, path.startswith(_MAIN_CODE)):
+            if is_whole and mapping == "config" and match[8] is None and text.startswith("self.", match.start() - 5):
+                yield "", key
+            for place in (*_list_places(mapping, section, path.startswith(_MAIN_CODE)), *aliases.get(mapping, ())):
                 yield place, key
             if section and re.match(r"(config|cfg)\.", mapping):
                 yield section, mapping.split(".")[1]
@@ -216,8 +230,8 @@ def _list_places(mapping: str, section: str, is_main: bool) -> Iterator[str]:
 
 
 def _matches(route: tuple[str, ...], place: str) -> bool:
-    parts = tuple(place.split("."))
-    return route[-len(parts) :] == parts
+    parts = tuple(place.split(".")) if place else ()
+    return route[-len(parts) :] == parts if parts else not route
 
 
 def _get(tree: Tree, route: tuple[str, ...]) -> Any:

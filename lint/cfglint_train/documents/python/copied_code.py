@@ -49,7 +49,8 @@ class CopiedCode:
         """
         query = (function, callee_name, argument)
         if query not in self._passed_values:
-            texts = [text for text in self._load_files().values() if b"def " + function.encode() in text]
+            parts = (b"def " + function.encode(), callee_name.encode() + b"(")
+            texts = [text for text in self._load_files().values() if all(part in text for part in parts)]
             calls = [call for text in texts for call in _find_calls(text, function, callee_name)]
             self._passed_values[query] = frozenset(_find_constant(call, argument) for call in calls) if calls else None
         return self._passed_values[query]

@@ -26,7 +26,7 @@ _OPERATOR: Final = compile_on_use(rb"(:?)([-=+?])")
 _ANSI: Final = compile_on_use(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
 _ANSI_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?"}
 _BRACES: Final = compile_on_use(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
-_NESTING: Final = compile_on_use(rb"[\\\"'(){}$]")
+_NESTING: Final = compile_on_use(rb"[\\\"'(){}\[\]$]")
 """Characters that open or close brackets and quotes."""
 _ARITHMETIC: Final = compile_on_use(rb"\s*(?:([0-9]+)|\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?|([-+*/%()]))")
 _LITERAL: Final = {
@@ -156,14 +156,11 @@ class Expansion:
         if second == b"(":
             close = find_closing(text, index + 1, self.end)
             if text[index + 2 : index + 3] == b"(" and text[close - 2 : close] == b"))":
-                assumptions: list[str] = []
-                number = self._evaluate_arithmetic(text[index + 3 : close - 2], assumptions)
-                if number is not None:
-                    sites = self.script.find_sites(index, close)
-                    notes = tuple(dict.fromkeys(assumptions))
-                    self.out.append(Fragment(b"%d" % number, sites, exact=False, names=("$((",), assumptions=notes))
-                    return close
+                return self._expand_arithmetic(text[index + 3 : close - 2], index, close, mode)
             return self._append_unknown(index, close, mode)
+        if second == b"[":  # an older form of `$((...))`
+            close = find_closing(text, index + 1, self.end)
+            return self._expand_arithmetic(text[index + 2 : close - 1], index, close, mode)
         if second == b"{":
             close = find_closing(text, index + 1, self.end)
             return self._expand_braces(index, close, mode)
@@ -174,6 +171,16 @@ class Expansion:
         # Without braces, only one digit counts: $12 is ${1}2.
         end = index + 2 if match.group(2)[:1].isdigit() else match.end()
         return self._expand_variable(text[index + 1 : end], index, end, mode)
+
+    def _expand_arithmetic(self, expression: bytes, start: int, end: int, mode: str) -> int:
+        """Expand `$((...))` and return the index after it."""
+        assumptions: list[str] = []
+        number = self._evaluate_arithmetic(expression, assumptions)
+        if number is None:
+            return self._append_unknown(start, end, mode)
+        sites, notes = self.script.find_sites(start, end), tuple(dict.fromkeys(assumptions))
+        self.out.append(Fragment(b"%d" % number, sites, exact=False, names=("$((",), assumptions=notes))
+        return end
 
     def _expand_ansi(self, index: int) -> int:
         match = _ANSI.match(self.text, index, self.end)
@@ -365,7 +372,7 @@ def _evaluate_tokens(tokens: list[str]) -> int | None:
 
 def find_closing(text: bytes, opening: int, end: int) -> int:
     """Return the index after the bracket that closes the bracket at `opening`, or `end`; quoted text is skipped."""
-    pairs = {b"(": b")", b"{": b"}"}
+    pairs = {b"(": b")", b"{": b"}", b"[": b"]"} if text[opening : opening + 1] == b"[" else {b"(": b")", b"{": b"}"}
     expected = [pairs[text[opening : opening + 1]]]
     index = opening + 1
     while (sign := _NESTING.search(text, index, end)) is not None:

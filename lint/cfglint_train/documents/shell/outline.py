@@ -146,7 +146,7 @@ class Outline:
                 for child in node.named_children:
                     self._add_opaque(self._get_text(child), node, chain)
             elif kind in ("arithmetic_expansion", "compound_statement") and self.text.startswith(
-                (b"((", b"$(("), node.start_byte
+                (b"((", b"$((", b"$["), node.start_byte
             ):
                 text = self._get_text(node)
                 self.arithmetic.append(text)

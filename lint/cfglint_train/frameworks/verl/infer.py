@@ -14,7 +14,7 @@ from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, get_context_size, has_adapter, is_dynamic
-from cfglint_train.frameworks.verl.settings import find_origin, is_complete, is_ppo, read
+from cfglint_train.frameworks.verl.settings import find_origin, has_known_tree, is_complete, is_ppo, is_stated, read
 from cfglint_train.plan.fields import Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -131,17 +131,27 @@ def _infer_rollout(job: Job) -> None:
         # Level 2 of vLLM's sleep discards the weights, which the trainer sends again (0.6.1); LoRA keeps them.
         discards = not is_before(config, "0.6.1") and not has_adapter(config)
         plan.infer("rollout.sleep_discards", discards, "level of vLLM's sleep")
+        # Releases before 0.6.0 require vLLM up to 0.8.5 (extra `vllm`), whose share is of what is not yet in use.
+        is_new = config.releases.is_certainly_at_least("vllm", "0.9.0") is True
+        plan.infer("rollout.includes_training", is_before(config, "0.6.0") and not is_new, "vLLM up to 0.8.5")
     bucket = read(config, COUNT, *key.BUCKET)
     plan.infer("rollout.sync_bucket", 0 if bucket is None else bucket << 20, "update_weights_bucket_megabytes")
+    # update_weights of workers/engine_workers.py, the only workers since 0.8.0. Those before collect the weights first:
+    # 0.7.1 workers/fsdp_workers.py (rollout_mode), 0.5.0 workers/sharding_manager/fsdp_vllm.py (__enter__).
+    plan.infer("rollout.wakes_first", not is_before(config, "0.8.0"), "order of update_weights")
 
 
 def _always_sleeps(config: Config) -> bool:
     """Return whether the engine sleeps whatever `free_cache_engine` says: vLLM 0.7.0 and later, and SGLang.
 
     Earlier ones keep their cache. Source: verl 0.3.0.post1 and 0.4.1 `workers/sharding_manager/fsdp_vllm.py` and
-    `fsdp_sglang.py` (__exit__); 0.5.0 reads the setting.
+    `fsdp_sglang.py` (__exit__); 0.5.0 reads the setting, and so do copies that pass it to vLLM.
     """
     is_old_vllm = config.releases.is_certainly_at_least("vllm", "0.7.0") is False
+    copy = config.evidence.vocabulary
+    modes = None if copy is None else copy.code.find_passed_values("__init__", "LLM", "enable_sleep_mode")
+    if modes and True not in modes:
+        return False
     return is_before(config, "0.5.0") and not is_before(config, "0.2.0.dev") and not is_old_vllm
 
 
@@ -176,6 +186,8 @@ def needs_critic(config: Config) -> bool | None:
     stated = read(config, PLAIN.boolean, *key.CRITIC)
     if stated is not None:
         return bool(stated)
+    if not has_known_tree(config) and not is_stated(config, *key.ESTIMATOR):
+        return None  # the tree of another program may have another default
     estimator = read(config, PLAIN.string, *key.ESTIMATOR)
     return None if estimator is None else estimator == "gae"
 

@@ -138,9 +138,13 @@ def _write_tuning(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_mode(config: Config) -> Iterator[Triple]:
-    """Yield where the engine is: on the trainer's GPUs, or on those of a pool (recipes of asynchronous training)."""
+    """Yield where the engine is: on the trainer's GPUs, or on those of a pool.
+
+    Only the trees of asynchronous training count the engine's GPUs (verl 0.9.1 `experimental/*/config/`).
+    """
     if is_ppo(config):
-        is_separate = read(config, PLAIN.boolean, *key.HYBRID) is False
+        is_counted = any(config.has(*route) for route in parse_routes(*key.POOL_SIZE))
+        is_separate = is_counted or read(config, PLAIN.boolean, *key.HYBRID) is False
         yield "rollout.mode", "pool" if is_separate else "colocate", find_origin(config, *key.HYBRID)
 
 
@@ -401,6 +405,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_custom({"rollout.mode": key.HYBRID}, _read_mode),
     _build_key("rollout.utilization", key.UTILIZATION, PLAIN.number, applies=is_ppo),
     _build_count("rollout.tensor", key.TENSOR),
+    _build_key("rollout.expert", key.EXPERT, COUNT, default=1, applies=is_ppo),
     _build_count("rollout.batch", key.PROMPTS),
     _build_count("rollout.samples_per_prompt", key.SAMPLES),
     _build_key("rollout.sleep", key.SLEEP, PLAIN.boolean, applies=is_ppo),

@@ -24,6 +24,8 @@ _OTHER_TASK: Final = compile_on_use(r"generat|eval|serve|merge|infer|convert|pre
 _CONFIGS: Final = compile_on_use(r"(?:ppo|sft)_(?:\w+_)?trainer(?:_engine)?(?:\.yaml)?")
 """Files of the package that `--config-name` may name."""
 _OWN_FILE: Final = compile_on_use(r"(?:.*/)?trainer/config/(?:_generated_)?(?:ppo|sft)_\w*\.ya?ml")
+_RECORD: Final = compile_on_use(r"(?:.*/)?\.hydra/\w+\.yaml")
+"""Files in which Hydra records what a run composed."""
 _ROOT: Final = "actor_rollout_ref"
 _WORDS: Final = HydraWords()
 _SFT_SECTIONS: Final = frozenset(("data", "model", "optim", "trainer"))
@@ -91,8 +93,11 @@ def _recognise_file(document: Document) -> list[RecognisedConfig]:
     is_ppo = section is not None and isinstance(section.value, MappingNode)
     if not is_ppo and not (is_based and root.index.keys() & _SFT_SECTIONS):
         return []
-    if _OWN_FILE.fullmatch(document.path.replace(os.sep, "/")):
+    path = document.path.replace(os.sep, "/")
+    if _OWN_FILE.fullmatch(path):
         return [RecognisedConfig((), 60, "verl's own defaults", "other")]
+    if _RECORD.fullmatch(path):
+        return [RecognisedConfig((), 60, "Hydra's record of a run", "other")]
     reason = f"it extends verl's `{bases[0]}`" if is_based else f"`{_ROOT}` is verl's"
     return [RecognisedConfig((), 60, reason)]
 
