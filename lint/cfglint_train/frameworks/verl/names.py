@@ -46,6 +46,7 @@ OTHER_ENGINES: Final[Mapping[str, str]] = {
     "torchtitan": "TorchTitan",
     "automodel": "Automodel",
     "mindspeed": "MindSpeed",
+    "fsdp_turbo": "FSDP-Turbo",
 }
 """Engines whose memory is not estimated."""
 MODEL_DTYPE: Final = (f"{_FSDP}.model_dtype", "engine.model_dtype", "model.fsdp_config.model_dtype")
