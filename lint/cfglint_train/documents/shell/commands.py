@@ -6,7 +6,8 @@ variables. `outline.py` finds its commands and assignments; `words.py` builds th
 A variable has a known value only if one assignment before the use determines it on every path. Anything else (the
 environment, `$1`, `$(...)`) is unknown. There are three intermediate cases: options that a variable receives under a
 condition are **conditional**, a default (`${MBS:-16}`) is **assumed**, and a branch is followed if known words decide
-its condition; if defaults decide it, what it sets is assumed. A leading `~` is kept as written, and IFS is assumed to be white space unless the script sets it.
+its condition. If defaults decide it, what the branch sets is assumed. A leading `~` is kept as written, and IFS is
+assumed to be white space unless the script sets it.
 """
 
 from __future__ import annotations
