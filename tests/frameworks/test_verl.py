@@ -97,6 +97,10 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.6.1", "KEY006", "deletes a setting that does not exist"),
     (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.4.0", "KEY006", "deletes a setting that does not exist"),
     (("'~trainer.critic_warmup'",), "0.9.1", "KEY006", None),
+    (("trainer.save_freq=4", "'~trainer.save_freq'"), "0.9.1", "KEY", None),
+    (("'~trainer.save_freq'", "trainer.save_freq=4"), "0.9.1", "KEY006", "an earlier word deletes it"),
+    (("'~actor_rollout_ref.actor.optim'", "actor_rollout_ref.actor.optim.lr=1"), "0.9.1", "KEY006", "deletes it"),
+    (("'~trainer.save_freq'", "+trainer.save_freq=4", "trainer.save_freq=5"), "0.9.1", "KEY", None),
     (("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY006", "is not in the composed tree"),
     (("+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY", None),
     (("trainer.experiment_name=a;b",), "0.9.1", "KEY006", "Hydra cannot read the value"),
@@ -113,6 +117,19 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
     write_command(tmp_path, *quoted, release=release)
     messages = list_messages(tmp_path, *(("KEY001", "KEY002", "KEY006") if code == "KEY" else (code,)))
     assert (messages == []) if expected is None else any(expected in message for message in messages)
+
+
+@for_each(("words", "expected"), [
+    (("trainer.save_freq=4",), 4),
+    (("trainer.save_freq=4", "'~trainer.save_freq'"), None),
+    (("'~trainer.save_freq'", "+trainer.save_freq=5"), 5),
+    (("'~trainer'",), None),
+])  # fmt: skip
+def test_words_apply_in_order(words, expected, tmp_path):
+    write_command(tmp_path, *words)
+    [run] = list_runs(tmp_path)
+    assert run.plan.checkpoint.interval == expected
+    assert (run.plan.checkpoint.strategy is None) is (expected is None)  # not verl's default
 
 
 @for_each(("words", "release", "expected"), [
