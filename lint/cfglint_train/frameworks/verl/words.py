@@ -110,6 +110,8 @@ class HydraWords:
             return Rename((number, name), sign + ".".join((*map(str, parents), change.key)))
         for word in list_settings(invocation):
             register(invocation, word)
+        if any(word.head.sign == "++" and word.route == change.moved[1:] for word in list_settings(invocation)):
+            name = f"++{name}"
         return Set((number, name), _format_value(change.value), _list_siblings(invocation, tuple(route)))
 
 
