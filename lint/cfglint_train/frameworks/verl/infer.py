@@ -67,11 +67,8 @@ def _infer_precision(job: Job) -> None:
 
 def _infer_engine(job: Job) -> None:
     config, plan = job.main, job.plan
-    has_policy = bool(read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)) and plan.get("parallel.strategy") == "fsdp2"
-    is_offloaded = has_policy or bool(read(config, PLAIN.boolean, *key.CPU_OFFLOAD))
-    plan.infer("parallel.offload_params", "cpu" if is_offloaded else "none", "offload_policy of FSDP2")
-    if has_policy:
-        plan.put("parallel.offload_optimizer", "cpu", Origin("inferred", note="offload_policy of FSDP2"))
+    is_offloaded = bool(read(config, PLAIN.boolean, *key.CPU_OFFLOAD))
+    plan.infer("parallel.offload_params", "cpu" if is_offloaded else "none", "cpu_offload of FSDP")
     minimum = read(config, PLAIN.integer, *key.MIN_PARAMETERS)
     plan.infer("parallel.wrapping", "size" if minimum else "block", "wrap_policy")
     size, world = read(config, PLAIN.integer, *key.SHARD_SIZE), plan.world_size

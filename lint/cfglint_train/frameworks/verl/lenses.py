@@ -52,6 +52,7 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
     "rloo_vectorized": "rloo",
 }  # fmt: skip
 _ENGINES: Final = build_choice({"vllm": "vllm", "sglang": "sglang", "hf": "hf"})
+_OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
 _STRATEGIES: Final[Mapping[str, str]] = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 
 
@@ -236,11 +237,10 @@ def _write_coefficient(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_sleep(config: Config) -> Iterator[Triple]:
-    """Yield whether weights and states leave the GPU between the passes; FSDP2's own policy excludes it.
+    """Yield whether weights and states leave the GPU between the passes.
 
     Source: verl 0.9.1 `workers/engine/base.py`, `workers/engine/fsdp/transformer_impl.py`.
     """
-    has_policy = bool(read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)) and is_fsdp2(config)
     if not is_ppo(config):
         return
     fields: tuple[tuple[Field, key.Names], ...] = (
@@ -250,12 +250,27 @@ def _read_sleep(config: Config) -> Iterator[Triple]:
     for field, names in fields:
         value = read(config, PLAIN.boolean, *names)
         if value is not None:
-            yield field, bool(value) and not has_policy, find_origin(config, *names)
+            yield field, bool(value), find_origin(config, *names)
 
 
 def _write_sleep(config: Config, changes: Changes) -> list[Change]:
     settings = {"rollout.weights_sleep": key.WEIGHTS_SLEEP, "rollout.train_sleep": key.STATES_SLEEP}
     return [change for field, value in changes.items() for change in put(config, value, *settings[field])]
+
+
+def _read_offload(config: Config) -> Iterator[Triple]:
+    """Yield where FSDP2 keeps the weights, gradients and states of the actor (torch's CPUOffloadPolicy)."""
+    value = read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)
+    if value is not None and is_fsdp2(config):
+        for field in _OFFLOADED:
+            yield field, "cpu" if value else "none", find_origin(config, *key.OFFLOAD_POLICY)
+
+
+def _write_offload(config: Config, changes: Changes) -> list[Change]:
+    devices = set(changes.values())
+    if set(changes) != set(_OFFLOADED) or len(devices) != 1 or not is_fsdp2(config):
+        raise CannotEdit("only FSDP2 has an offload policy, which is for weights and states alike")
+    return put(config, devices == {"cpu"}, *key.OFFLOAD_POLICY)
 
 
 def is_fsdp2(config: Config) -> bool:
@@ -382,6 +397,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_key("activations.attention", key.ATTENTION, _ATTENTION, default="flash"),
     _build_custom({"parallel.strategy": key.STRATEGY}, _read_strategy, _write_strategy),
     _build_key("parallel.context", key.ULYSSES, COUNT, default=1),
+    _build_custom(dict.fromkeys(_OFFLOADED, key.OFFLOAD_POLICY), _read_offload, _write_offload),
     _build_key("parallel.reshard_after_forward", key.RESHARD, PLAIN.boolean, default=True),
     _build_custom(
         dict.fromkeys(("checkpoint.strategy", "checkpoint.interval", "checkpoint.final"), key.SAVE_FREQUENCY),
