@@ -46,7 +46,9 @@ def infer(job: Job) -> None:
         plan.infer(field, value, "verl builds it so")
     _infer_precision(job)
     _infer_engine(job)
-    _infer_sequences(job)
+    if not is_ppo(config):
+        plan.infer("sequence.packing", False, "a trainer that always pads")
+        plan.infer("sequence.padding", "max_length", "a trainer that always pads")
     _infer_batch(job)
     keep = plan.get("checkpoint.keep")
     if keep is not None:
@@ -79,15 +81,6 @@ def _infer_engine(job: Job) -> None:
         if is_hybrid:
             plan.put("parallel.sharding", "hybrid_shard", Origin("inferred", note="fsdp_size"))
     plan.infer("parallel.defers_reduction", bool(read(config, PLAIN.boolean, *key.NO_SYNC)), "one reduction per step")
-
-
-def _infer_sequences(job: Job) -> None:
-    config, plan = job.main, job.plan
-    removes_padding = read(config, PLAIN.boolean, *key.REMOVE_PADDING)
-    if removes_padding is None and is_ppo(config):
-        return
-    plan.infer("sequence.packing", bool(removes_padding), "use_remove_padding")
-    plan.infer("sequence.padding", "longest" if removes_padding else "max_length", "use_remove_padding")
 
 
 def _infer_batch(job: Job) -> None:

@@ -184,6 +184,20 @@ def _read_length(config: Config) -> Iterator[Triple]:
         yield "sequence.length", prompt + response, origin._replace(note=origin.note or "prompt plus response")
 
 
+def _read_padding(config: Config) -> Iterator[Triple]:
+    value = read(config, PLAIN.boolean, *key.REMOVE_PADDING)
+    if value is not None:
+        origin = find_origin(config, *key.REMOVE_PADDING)
+        yield "sequence.packing", value, origin
+        yield "sequence.padding", "longest" if value else "max_length", origin
+
+
+def _write_padding(config: Config, changes: Changes) -> list[Change]:
+    if changes.get("sequence.padding", "longest") != "longest" or changes.get("sequence.packing", True) is not True:
+        raise CannotEdit("fixes only remove padding")
+    return put(config, True, *key.REMOVE_PADDING)
+
+
 def _list_length_terms(config: Config) -> tuple[Route, ...]:
     names = (key.PROMPT_LENGTH, key.RESPONSE_LENGTH) if is_ppo(config) else (key.LENGTH,)
     routes = (find_route(config, parse_routes(*group)) for group in names)
@@ -389,6 +403,9 @@ LENSES: Final[tuple[Lens, ...]] = (
         _read_length,
         _write_length,
         _list_length_terms,
+    ),
+    _build_custom(
+        dict.fromkeys(("sequence.packing", "sequence.padding"), key.REMOVE_PADDING), _read_padding, _write_padding
     ),
     _build_key("activations.checkpointing", key.CHECKPOINTING, _RECOMPUTE),
     _build_key("activations.offload", key.ACTIVATION_OFFLOAD, _OFFLOAD, default="none"),
