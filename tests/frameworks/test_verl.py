@@ -148,12 +148,16 @@ def test_batches_divide_among_the_gpus(words, release, expected, tmp_path):
     assert any(expected in message for message in messages) if expected else messages == []
 
 
-def test_a_batch_rests_on_the_default_of_a_variable(tmp_path):
-    write_command(
-        tmp_path, "trainer.n_gpus_per_node=8", "data.train_batch_size=100", "actor_rollout_ref.rollout.n=${N:-3}"
-    )
+@for_each(("word", "release", "certainty"), [
+    ("actor_rollout_ref.rollout.n=${N:-3}", "0.9.1", ("warning", "assumed")),
+    ("actor_rollout_ref.actor.use_dynamic_bsz=${D:-False}", "0.9.1", ("warning", "assumed")),
+    ("actor_rollout_ref.actor.use_dynamic_bsz=${D:-False}", "0.5.0", ("error", "followed")),  # checked either way
+    ("actor_rollout_ref.actor.use_dynamic_bsz=False", "0.9.1", ("error", "followed")),
+])  # fmt: skip
+def test_a_batch_rests_on_the_default_of_a_variable(word, release, certainty, tmp_path):
+    write_command(tmp_path, "trainer.n_gpus_per_node=8", "data.train_batch_size=100", word, release=release)
     findings = lint(tmp_path, build_options(select=["BAT002"])).findings
-    assert {(finding.severity, finding.certainty) for finding in findings} == {("warning", "assumed")}
+    assert {(finding.severity, finding.certainty) for finding in findings} == {certainty}
 
 
 @for_each(("before", "after"), [
