@@ -120,6 +120,16 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
 
 
 @for_each(("words", "expected"), [
+    (("data.train_batch_size=1024",), 256),  # verl's default: not the prompts of a step
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=64", "actor_rollout_ref.rollout.n=4"), 256),
+])  # fmt: skip
+def test_an_optimizer_step_has_a_mini_batch(words, expected, tmp_path):
+    write_command(tmp_path, *words)
+    [run] = list_runs(tmp_path)
+    assert run.plan.batch.global_ == expected
+
+
+@for_each(("words", "expected"), [
     (("trainer.save_freq=4",), 4),
     (("trainer.save_freq=4", "'~trainer.save_freq'"), None),
     (("'~trainer.save_freq'", "+trainer.save_freq=5"), 5),

@@ -211,25 +211,38 @@ def _write_length(config: Config, changes: Changes) -> list[Change]:
     return put(config, length, *key.LENGTH)
 
 
-def _build_product(field: Field, names: key.Names, factor: Callable[[Config], int | None], applies: Any) -> Custom:
+def _build_product(
+    field: Field,
+    names: key.Names,
+    factor: Callable[[Config], int | None],
+    applies: Callable[[Config], bool | None] = lambda _: True,
+    sft_names: key.Names = (),
+) -> Custom:
     """Return the lens of a field that is a setting times another number."""
+
+    def find_names(config: Config) -> key.Names:
+        return names if is_ppo(config) or not sft_names else sft_names
 
     def read_product(config: Config) -> Iterator[Triple]:
         if not applies(config):
             return
-        value, times = read(config, COUNT, *names), factor(config)
+        value, times = read(config, COUNT, *find_names(config)), factor(config)
         if value is not None:
-            yield field, None if times is None else value * times, find_origin(config, *names)
-        elif any(config.has(*route) for route in parse_routes(*names)):
-            yield field, None, find_origin(config, *names)
+            yield field, None if times is None else value * times, find_origin(config, *find_names(config))
+        elif any(config.has(*route) for route in parse_routes(*find_names(config))):
+            yield field, None, find_origin(config, *find_names(config))
 
     def write_product(config: Config, changes: Changes) -> list[Change]:
         times, value = factor(config), changes[field]
         if not applies(config) or not times or not isinstance(value, int) or value % times:
-            raise CannotEdit(f"{names[0]} cannot give {changes[field]}")
-        return put(config, value // times, *names)
+            raise CannotEdit(f"{find_names(config)[0]} cannot give {changes[field]}")
+        return put(config, value // times, *find_names(config))
 
-    return _build_custom({field: names}, read_product, write_product)
+    def list_terms(config: Config) -> tuple[Route, ...]:
+        route = find_route(config, parse_routes(*find_names(config)))
+        return () if route is None else (route,)
+
+    return _build_custom({field: (*names, *sft_names)}, read_product, write_product, list_terms)
 
 
 def _read_coefficient(config: Config) -> Iterator[Triple]:
@@ -391,7 +404,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_key("optimizer.learning_rate", key.LEARNING_RATE, PLAIN.number),
     _build_key("optimizer.clipping", key.CLIPPING, PLAIN.number),
     _build_key("batch.micro", key.MICRO, COUNT, applies=lambda config: is_dynamic(config) is False),
-    _build_product("batch.global_", key.MINI, get_samples, lambda config: True),
+    _build_product("batch.global_", key.MINI, get_samples, sft_names=key.BATCH),
     _build_product("batch.tokens_per_gpu", key.TOKENS, get_context_size, is_dynamic),
     _build_key("batch.steps", key.STEPS, COUNT),
     _build_key("batch.epochs", key.EPOCHS, PLAIN.integer),
