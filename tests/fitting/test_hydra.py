@@ -18,6 +18,8 @@ MICRO = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"
 CHECKPOINTING = "actor_rollout_ref.model.enable_gradient_checkpointing"
 RESPONSE = "data.max_response_length"
 SLEEP = "actor_rollout_ref.actor.fsdp_config.optimizer_offload"
+STRATEGY = "actor_rollout_ref.actor.strategy"
+POLICY = "actor_rollout_ref.actor.fsdp_config.offload_policy"
 SETTINGS: dict[str, Any] = {
     "algorithm.adv_estimator": "grpo",
     "actor_rollout_ref.model.path": "Qwen/Qwen2.5-14B-Instruct",
@@ -76,6 +78,8 @@ def build_question(file: Path) -> dict[str, Any]:
         ({}, MICRO),
         ({MICRO: 1, RESPONSE: 512, "gpu": "A6000"}, SLEEP),
         ({MICRO: 1, CHECKPOINTING: False}, CHECKPOINTING),
+        ({MICRO: 1, RESPONSE: 512, STRATEGY: "fsdp2", "trainer.n_gpus_per_node": 2}, POLICY),
+        ({MICRO: 1, RESPONSE: 512, STRATEGY: "fsdp2", "trainer.n_gpus_per_node": 2, SLEEP: True}, POLICY),
     ],
 )
 def test_verl_accepts_and_reads_what_fit_writes(

@@ -97,6 +97,10 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.6.1", "KEY006", "deletes a setting that does not exist"),
     (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.4.0", "KEY006", "deletes a setting that does not exist"),
     (("'~trainer.critic_warmup'",), "0.9.1", "KEY006", None),
+    (("trainer.save_freq=4", "'~trainer.save_freq'"), "0.9.1", "KEY", None),
+    (("'~trainer.save_freq'", "trainer.save_freq=4"), "0.9.1", "KEY006", "an earlier word deletes it"),
+    (("'~actor_rollout_ref.actor.optim'", "actor_rollout_ref.actor.optim.lr=1"), "0.9.1", "KEY006", "deletes it"),
+    (("'~trainer.save_freq'", "+trainer.save_freq=4", "trainer.save_freq=5"), "0.9.1", "KEY", None),
     (("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY006", "is not in the composed tree"),
     (("+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY", None),
     (("trainer.experiment_name=a;b",), "0.9.1", "KEY006", "Hydra cannot read the value"),
@@ -115,6 +119,29 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
     assert (messages == []) if expected is None else any(expected in message for message in messages)
 
 
+@for_each(("words", "expected"), [
+    (("data.train_batch_size=1024",), 256),  # verl's default: not the prompts of a step
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=64", "actor_rollout_ref.rollout.n=4"), 256),
+])  # fmt: skip
+def test_an_optimizer_step_has_a_mini_batch(words, expected, tmp_path):
+    write_command(tmp_path, *words)
+    [run] = list_runs(tmp_path)
+    assert run.plan.batch.global_ == expected
+
+
+@for_each(("words", "expected"), [
+    (("trainer.save_freq=4",), 4),
+    (("trainer.save_freq=4", "'~trainer.save_freq'"), None),
+    (("'~trainer.save_freq'", "+trainer.save_freq=5"), 5),
+    (("'~trainer'",), None),
+])  # fmt: skip
+def test_words_apply_in_order(words, expected, tmp_path):
+    write_command(tmp_path, *words)
+    [run] = list_runs(tmp_path)
+    assert run.plan.checkpoint.interval == expected
+    assert (run.plan.checkpoint.strategy is None) is (expected is None)  # not verl's default
+
+
 @for_each(("words", "release", "expected"), [
     (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=3"), "0.9.1", "100 x `rollout.n` 3 = 300 is not"),
     (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=4"), "0.9.1", ""),
@@ -131,12 +158,16 @@ def test_batches_divide_among_the_gpus(words, release, expected, tmp_path):
     assert any(expected in message for message in messages) if expected else messages == []
 
 
-def test_a_batch_rests_on_the_default_of_a_variable(tmp_path):
-    write_command(
-        tmp_path, "trainer.n_gpus_per_node=8", "data.train_batch_size=100", "actor_rollout_ref.rollout.n=${N:-3}"
-    )
+@for_each(("word", "release", "certainty"), [
+    ("actor_rollout_ref.rollout.n=${N:-3}", "0.9.1", ("warning", "assumed")),
+    ("actor_rollout_ref.actor.use_dynamic_bsz=${D:-False}", "0.9.1", ("warning", "assumed")),
+    ("actor_rollout_ref.actor.use_dynamic_bsz=${D:-False}", "0.5.0", ("error", "followed")),  # checked either way
+    ("actor_rollout_ref.actor.use_dynamic_bsz=False", "0.9.1", ("error", "followed")),
+])  # fmt: skip
+def test_a_batch_rests_on_the_default_of_a_variable(word, release, certainty, tmp_path):
+    write_command(tmp_path, "trainer.n_gpus_per_node=8", "data.train_batch_size=100", word, release=release)
     findings = lint(tmp_path, build_options(select=["BAT002"])).findings
-    assert {(finding.severity, finding.certainty) for finding in findings} == {("warning", "assumed")}
+    assert {(finding.severity, finding.certainty) for finding in findings} == {certainty}
 
 
 @for_each(("before", "after"), [

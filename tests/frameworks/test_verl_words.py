@@ -134,8 +134,20 @@ def build_sets(release: str, count: int) -> list[list[str]]:
             words.append(f"{sign}{name}={dice.choice(CHOICES[name])}")
         if dice.random() < 0.06:
             words.append("~" + dice.choice(DELETED))
+        if dice.random() < 0.15:
+            words += _delete_in_order(dice)
         sets.append(words)
     return sets
+
+
+def _delete_in_order(dice: random.Random) -> list[str]:
+    """Return words that set a setting, delete it, and often set it again: Hydra applies them in order."""
+    name = dice.choice([name for name in DELETED if name in CHOICES])
+    first = dice.choice(("+", "++")) if name.endswith("stranger") else dice.choice(("", "++"))
+    words = [f"{first}{name}={dice.choice(CHOICES[name])}", f"~{name}"]
+    if dice.random() < 0.6:
+        words.append(f"{dice.choice(('', '+', '++'))}{name}={dice.choice(CHOICES[name])}")
+    return words
 
 
 def lint_commands(folder: Path, release: str, sets: list[list[str]]) -> Iterator[tuple[list[str], Any]]:

@@ -52,7 +52,7 @@ critic:
   ppo_micro_batch_size_per_gpu: 4
   model:
     fsdp_config:
-      param_offload: true
+      param_offload: true  # the critic sleeps
       optimizer_offload: true
 ray_init: {num_cpus: 8}
 trainer:
@@ -81,6 +81,7 @@ def judge(question: dict[str, Any]) -> dict[str, Any]:
 def test_verl_reads_a_migrated_word(word: str, expected: dict[str, Any], tmp_path: Path) -> None:
     file = migrate_file(tmp_path, "run.sh", " \\\n    ".join(("python3 -m verl.trainer.main_ppo", *BASE, word)) + "\n")
     assert [item.message for item in file.items if item.kind == "human"] == []
+    assert ("++" in file.source.decode()) is word.startswith("++")
     words = shlex.split(file.source.decode().replace("\\\n", " "))[3:]
     start = judge({"name": "ppo_trainer", "words": list(BASE)})
     values = judge({"name": "ppo_trainer", "words": words})
@@ -94,6 +95,7 @@ def test_verl_reads_a_migrated_file(tmp_path: Path) -> None:
     assert [item.message for item in file.items if item.kind == "human"] == []
     text = file.source.decode()
     assert text.count("# ") == YAML.count("# ")
+    assert "    param_offload: true  # the critic sleeps\n" in text
     start = judge({"name": "ppo_trainer", "words": list(BASE)})
     values = judge({"name": "run", "words": [], "files": {"run.yaml": text}})
     expected = {name: value for word, moved in MOVED[:6] for name, value in moved.items()}

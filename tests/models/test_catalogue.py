@@ -73,6 +73,24 @@ def test_ids_and_aliases_resolve_as_listed(model):
         assert exact.kind == "id"
 
 
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [
+        ("Qwen/Qwen2.5-7B", 131072),
+        ("Qwen/Qwen2.5-7B-Instruct", 32768),
+        ("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", 32768),
+        ("Qwen/Qwen2.5-Math-7B", 4096),
+        ("/models/Qwen2.5-Math-7B-Instruct", 4096),
+        ("Qwen/Qwen2.5-7B-Instruct-1M", 1010000),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", None),  # no source states its positions
+    ],
+)
+def test_models_of_one_shape_have_their_own_positions(name, context):
+    match = lookup.match_name(name)
+    assert match is not None
+    assert match.architecture.context == context
+
+
 def test_a_mirror_is_found_by_its_last_component():
     match = lookup.match_name("/mnt/models/Qwen2.5-7B-Instruct")
     assert match is not None

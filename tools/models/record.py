@@ -10,6 +10,7 @@ from cfglint_train.models.attentions import count_sparse_layers, read_attention
 from cfglint_train.models.dimensions import Dimensions, get_decoder_config, read_dimensions
 from cfglint_train.models.families import FAMILIES
 from cfglint_train.models.hf_config import build_uncounted, count_active_parameters, parse_config
+from cfglint_train.models.names import parse_name
 from cfglint_train.models.recurrent import read_recurrent
 from cfglint_train.models.towers import read_vision
 from tools.models.measure import Counts, add_defaults, build_model, count_model
@@ -43,6 +44,8 @@ def build_record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     fields["source"] = entry["source"]
     if entry.get("aliases"):
         fields["aliases"] = entry["aliases"]
+    if entry.get("contexts"):
+        fields["contexts"] = {parse_name(name).full_key: tokens for name, tokens in entry["contexts"].items()}
     return fields
 
 

@@ -71,6 +71,8 @@ class Set(Frozen):
     route: Route
     value: Any
     beside: tuple[str, ...] = ()
+    moved: Route = ()
+    """Deleted entry that a created one replaces: the comment at the end of its line moves too."""
 
 
 class Append(Frozen):

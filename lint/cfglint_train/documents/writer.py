@@ -31,6 +31,8 @@ class Writer(Generic[AnyDocument]):
         """Store the document."""
         self.document = document
         self.deleted_routes: set[Route] = set()
+        self.moved_routes: dict[Route, Route] = {}
+        """Deleted entries by the entry that replaces each."""
         self._inserted: set[tuple[Span, int]] = set()
 
     def record_insertion(self, brackets: Span, after: int) -> bool:
@@ -42,6 +44,9 @@ class Writer(Generic[AnyDocument]):
     def write(self, changes: list[Change]) -> list[Edit]:
         """Return the edits of all changes, sorted. Raise `CannotEdit` if a change cannot be made."""
         self.deleted_routes = {change.route for change in changes if isinstance(change, Delete)}
+        self.moved_routes = {
+            change.route: change.moved for change in changes if isinstance(change, Set) and change.moved
+        }
         edits: list[Edit] = []
         for change in self._merge_below_missing_parents(changes):
             if isinstance(change, Set):

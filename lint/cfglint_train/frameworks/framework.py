@@ -174,6 +174,8 @@ class EvenBatch(Frozen):
     """First release that does not divide the batch so; empty: all do."""
     checked: str = ""
     """Name that the framework's check of the batch contains; a copy without such a check accepts the batch."""
+    assumption: str = ""
+    """The assumption behind a setting that decides whether the framework divides the batch so; empty if none."""
 
 
 class Traits(Frozen):

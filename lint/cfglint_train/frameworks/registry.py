@@ -16,6 +16,7 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 - `entries`: patterns of its own programs (commands, modules, scripts) that accept its file; absent: unknown.
 - `trains`: pattern of a command: one of its own programs and the next word. A file that this command reads is a
   configuration, regardless of its keys; absent: the keys alone decide.
+- `config_words`: beginnings of the words that name its file on a command (`config=`), if it is not a path alone.
 - `launches`: the launcher that accepts its file as an option, if the file configures a launcher.
 - `replaced_by`: packages that replace its trainers when a script imports them.
 - `patched_by`: packages that keep the arguments of its trainers, but change their steps and the model, when a script
@@ -79,6 +80,7 @@ class FrameworkManifest(Frozen):
     launcher: str | None
     program_patterns: tuple[str, ...]
     training_pattern: str | None
+    config_words: tuple[str, ...]
     replaced_by: tuple[str, ...]
     patched_by: Mapping[str, Mapping[str, str]]
     rules: frozenset[str]
@@ -154,6 +156,7 @@ def _build_manifest(name: str, folder: str, content: Mapping[str, Any]) -> Frame
         content.get("launches"),
         tuple(content.get("entries", ())),
         content.get("trains"),
+        tuple(content.get("config_words", ())),
         tuple(content.get("replaced_by", ())),
         content.get("patched_by", {}),
         frozenset(content.get("rules", ())),
@@ -240,6 +243,13 @@ def find_dependent_frameworks(package: str) -> tuple[str, ...]:
         for manifest in list_frameworks().values()
         if manifest.vocabulary and package in (manifest.package, manifest.companion_package)
     )
+
+
+@cache
+def list_config_words() -> tuple[str, ...]:
+    """Return the beginnings of words that name the file of any framework."""
+    words = (word for manifest in list_frameworks().values() for word in manifest.config_words)
+    return tuple(dict.fromkeys(words))
 
 
 def find_launcher_framework(program: str) -> str | None:

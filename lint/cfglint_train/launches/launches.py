@@ -23,7 +23,7 @@ from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.launch_reading import LaunchFacts
 from cfglint_train.frameworks.launchers import IgnoredFile, Submission, list_options, read_directives, read_launch
 from cfglint_train.frameworks.lens import Config, LaunchArgument, Override
-from cfglint_train.frameworks.registry import find_launcher_framework
+from cfglint_train.frameworks.registry import find_launcher_framework, list_config_words
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.repository.index import RepositoryIndex
 
@@ -321,13 +321,17 @@ def _get_module_file(invocation: Invocation) -> str:
     return "" if not is_module or invocation.program.endswith(".py") else f"{invocation.program.replace('.', '/')}.py"
 
 
-_ASSIGNED_CONFIG: Final = "config="
-"""Form of a file among OmegaConf's words (EasyR1)."""
+def _get_path(word: str) -> str:
+    """Return the path in a word, which a framework may want to begin with a name (`config=run.yaml`)."""
+    for beginning in list_config_words():
+        word = word.removeprefix(beginning)
+    return word
 
 
 def _get_file_name(path: str) -> str:
     """Return the file name at the end of a path."""
-    name = path.removeprefix(_ASSIGNED_CONFIG).rpartition("/")[2]
+    path = _get_path(path)
+    name = path.rpartition("/")[2]
     return os.path.basename(os.path.normpath(path)) if name in ("", ".", "..") else name
 
 
@@ -343,7 +347,7 @@ def find_trailing_words(
     name = os.path.basename(config)
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
-        written = word.text.removeprefix(_ASSIGNED_CONFIG)
+        written = _get_path(word.text)
         if name in written and word.is_known and _is_config_path(written, config, document, invocation, repository):
             return words[index + 1 :]
     module_file = _get_module_file(invocation)

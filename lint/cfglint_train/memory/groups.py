@@ -70,6 +70,7 @@ def _generate_second_update(
     if model is None:
         return
     rollout = plan.rollout
+    # The updated model takes the actor's place, so the actor itself needs another name.
     waiting = actor._replace(name="policy", offload=rollout.weights_sleep, states_offload=rollout.train_sleep)
     changes: dict[Field, Any] = {
         "model.id": role.model or plan.model.id,

@@ -175,13 +175,14 @@ def _compute_sleeping_shards(setup: Setup, plan: Plan) -> float:
     """Return the pinned bytes of FSDP shards that leave the GPUs of a node between passes, of every trained model.
 
     Source: verl 0.5.0 to 0.9.1, utils/fsdp_utils.py offload_fsdp_model_to_cpu and offload_fsdp_optimizer: copies of
-    tensors that do not block, for which torch allocates pinned memory.
+    tensors that do not block, for which torch allocates pinned memory. Shards that FSDP2 keeps on the host do not move
+    (verl 0.9.1, workers/engine/fsdp/transformer_impl.py).
     """
     ranks, held, state = setup.ranks, setup.formats.held, setup.optimizer.known_state
     rollout, total = plan.rollout, 0.0
-    if rollout.weights_sleep:
+    if rollout.weights_sleep and not setup.offload.parameters:
         total += setup.weights.trained * held + setup.frozen_sharded
-    if rollout.train_sleep:
+    if rollout.train_sleep and not setup.offload.optimizer:
         total += setup.weights.trained * state
     for other in setup.neighbours:
         if other.trained:

@@ -46,7 +46,8 @@ def match_name(name: str) -> Match | None:
     """Return the entry for a name with the kind of match, or None if the catalogue has none.
 
     The name of a quantized copy sets `quantization`. Models that share an entry may differ in context length (Qwen3-4B
-    has 40,960 tokens, Qwen3-4B-Instruct-2507 262,144), so `context` is kept only if the name is the entry's own.
+    has 40,960 tokens, Qwen3-4B-Instruct-2507 262,144), so `context` is kept only if the name is the entry's own, unless
+    the entry lists the length of the name.
     """
     parsed = parse_name(name)
     exact = _find_number("ids", name.strip("/").lower())
@@ -61,9 +62,11 @@ def match_name(name: str) -> Match | None:
         record = record._replace(quantization=None)
     if parsed.dtype:
         record = record._replace(dtype=parsed.dtype)
-    if record.context is not None and parsed.key != parse_name(model).key:
-        record = record._replace(context=None)
-    names = {model, *_load_fields(file, model).get("aliases", ())}
+    fields = _load_fields(file, model)
+    context = fields.get("contexts", {}).get(parsed.full_key)
+    if context is not None or parsed.key != parse_name(model).key:
+        record = record._replace(context=context)
+    names = {model, *fields.get("aliases", ())}
     return Match(record, "id" if exact is not None or name in names else "name")
 
 
@@ -159,7 +162,7 @@ def _load_fields(file: str, model: str) -> dict[str, Any]:
 
 def build_architecture(model: str, fields: dict[str, Any]) -> Architecture:
     """Build an architecture from the fields of a catalogue entry."""
-    fields = {name: value for name, value in fields.items() if name != "aliases"}
+    fields = {name: value for name, value in fields.items() if name not in ("aliases", "contexts")}
     for name, kind in _PARTS:
         if name in fields:
             fields[name] = kind(*fields[name])

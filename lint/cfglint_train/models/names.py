@@ -74,6 +74,8 @@ class ParsedName(Frozen):
     dtype: str | None = None
     plain: bool = False
     """True if the name says that the weights are not quantised (`-bf16`, `-dequantized`)."""
+    full_key: str = ""
+    """Key with the training stages (`qwen2.5-7b-instruct`)."""
 
 
 def parse_name(name: str) -> ParsedName:
@@ -95,7 +97,10 @@ def parse_name(name: str) -> ParsedName:
         elif last in ("8bit", "int8") and quantization is None and "bnb" in tokens:
             quantization = "int8"
         tokens.pop()
-    return ParsedName("-".join(tokens), quantization, dtype, is_plain or (dtype is not None and quantization is None))
+    is_plain = is_plain or (dtype is not None and quantization is None)
+    kept, stages = iter(tokens), {word for word in words[1:] if word in STAGES}
+    full_tokens = [word for word in words if word in stages or next(kept, None) is not None]
+    return ParsedName("-".join(tokens), quantization, dtype, is_plain, "-".join(full_tokens))
 
 
 def is_folder(name: str) -> bool:

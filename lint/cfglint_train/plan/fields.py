@@ -97,7 +97,7 @@ class Role(Frozen):
     """One model of a job with several models (actor, critic, reference, reward)."""
 
     name: str
-    """actor, critic, reference, reward or ema."""
+    """actor, critic, reference, reward or ema; policy for an actor that waits while another model is updated."""
     model: str | None
     trained: bool
     nodes: int | None = None

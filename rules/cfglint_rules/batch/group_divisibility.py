@@ -61,6 +61,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks.framework import EvenBatch
+from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -116,6 +117,7 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
             run.find_place(batch.field),
             None if all(covered) else "warning",
             fix=Fix("unsafe", f"{key}: {nearest}", {batch.field: nearest * batch.scale}),
+            grounds=(Ground("batch", None, "assumed", batch.assumption),) if batch.assumption else (),
             claim=_UNEVEN_BATCH,
         )
 

@@ -56,7 +56,7 @@ RULE: Final = Rule(
     "info",
     fix="unsafe",
     needs={"sequence.padding": ("max_length",), "sequence.packing": (False,)},
-    writes=("sequence.padding",),
+    writes=("sequence.padding", "sequence.packing"),
 )
 
 _FIELD: Final = "sequence.padding"
@@ -73,6 +73,8 @@ def check(run: Run) -> Iterator[Report]:
         return
     quarter = length // 4
     changes: dict[Field, Any] = {_FIELD: "longest"}
+    if run.spell_key("sequence.packing") == run.spell_key(_FIELD):
+        changes["sequence.packing"] = True  # one setting removes the padding by joining the samples
     yield Report(
         f"`{run.spell_key(_FIELD)}` pads every sample to `{run.spell_key('sequence.length')}` ({length:,} tokens): "
         "padding costs as much as real tokens",

@@ -17,7 +17,7 @@ def move_key(config: Config, old: Route, new: Route, value: Any = MISSING) -> tu
     old_route, old_value = (*config.root, *old), config.document.get_value((*config.root, *old))
     new_value = old_value if value is MISSING else value
     if old[:-1] != new[:-1]:
-        return Delete((*config.root, *_find_emptied(config, old))), Set((*config.root, *new), new_value)
+        return Delete((*config.root, *_find_emptied(config, old))), Set((*config.root, *new), new_value, (), old_route)
     rename = Rename(old_route, str(new[-1]))
     return (
         (rename,)

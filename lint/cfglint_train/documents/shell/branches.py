@@ -96,12 +96,14 @@ def is_plain(script: BranchingScript, choice: Choice) -> bool:
     return re.search(rb"[$`]", _join_conditions(script, choice)) is None
 
 
-def is_taken(script: BranchingScript, choice: Choice, step: Step, depth: int, lenient: bool = False) -> bool | None:
+def is_taken(
+    script: BranchingScript, choice: Choice, step: Step, depth: int, assumptions: list[str] | None = None
+) -> bool | None:
     """Return whether a branch is taken, or None if that cannot be determined.
 
-    With `lenient`, assumed defaults count as known.
+    With `assumptions`, assumed defaults count as known, and the notes on them are appended to the list.
     """
-    reading = _ConditionEvaluator(script, choice, depth, lenient)
+    reading = _ConditionEvaluator(script, choice, depth, assumptions)
     for other, conditions in choice.branches:
         holds = (
             reading.match_patterns(conditions) if choice.subject is not None else reading.evaluate_command(conditions)
@@ -131,7 +133,7 @@ def narrow_value(
         if variable in implied:
             return (Fragment(implied[variable], script.find_sites(at, at), exact=False),)
         is_mentioned = re.search(rb"\$\{?" + variable + rb"\b", _join_conditions(script, choice)) is not None
-        if is_mentioned and is_taken(script, choice, step, depth, lenient=True) is False:
+        if is_mentioned and is_taken(script, choice, step, depth, []) is False:
             return None
     return value
 
@@ -198,13 +200,13 @@ def _match_equality(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterato
 class _ConditionEvaluator:
     """An evaluator for the conditions of one choice."""
 
-    __slots__ = ("choice", "depth", "lenient", "script")
+    __slots__ = ("assumptions", "choice", "depth", "script")
 
-    def __init__(self, script: BranchingScript, choice: Choice, depth: int, lenient: bool) -> None:
+    def __init__(self, script: BranchingScript, choice: Choice, depth: int, assumptions: list[str] | None) -> None:
         self.script = script
         self.choice = choice
         self.depth = depth
-        self.lenient = lenient
+        self.assumptions = assumptions
 
     def evaluate_command(self, conditions: tuple[SyntaxNode, ...]) -> bool | None:
         """Return whether the single command of a condition succeeds; True for `else`."""
@@ -233,8 +235,11 @@ class _ConditionEvaluator:
         """Return the text of one word, or None if it is uncertain."""
         start, end, choice = node.start_byte, node.end_byte, self.choice
         fragments = self.script.expand(start, end, "plain", choice.at, choice.chain, self.depth + 1)
-        if not all(fragment.is_certain or (self.lenient and fragment.is_known) for fragment in fragments):
+        notes = [note for fragment in fragments for note in fragment.assumptions]
+        if not all(fragment.is_known for fragment in fragments) or (notes and self.assumptions is None):
             return None
+        if self.assumptions is not None:
+            self.assumptions += notes
         return b"".join(fragment.text for fragment in fragments)
 
     def _evaluate_test(self, node: SyntaxNode) -> bool | None:

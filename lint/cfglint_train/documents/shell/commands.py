@@ -6,7 +6,8 @@ variables. `outline.py` finds its commands and assignments; `words.py` builds th
 A variable has a known value only if one assignment before the use determines it on every path. Anything else (the
 environment, `$1`, `$(...)`) is unknown. There are three intermediate cases: options that a variable receives under a
 condition are **conditional**, a default (`${MBS:-16}`) is **assumed**, and a branch is followed if known words decide
-its condition. A leading `~` is kept as written, and IFS is assumed to be white space unless the script sets it.
+its condition. If defaults decide it, what the branch sets is assumed. A leading `~` is kept as written, and IFS is
+assumed to be white space unless the script sets it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cfglint_train.documents.shell import slurm
 from cfglint_train.documents.shell.branches import is_exhaustive, is_taken, narrow_value
 from cfglint_train.documents.shell.expansion import MAX_DEPTH, Expansion
 from cfglint_train.documents.shell.functions import find_uncalled
-from cfglint_train.documents.shell.given import AssignmentCondition, VariableValue
+from cfglint_train.documents.shell.given import AssignmentCondition, VariableValue, add_assumptions, can_keep_apart
 from cfglint_train.documents.shell.grammar import find_lost_blanks, normalize_source
 from cfglint_train.documents.shell.outline import Assignment, Outline, filter_steps, find_heredoc
 from cfglint_train.documents.shell.reached import Reachability
@@ -291,6 +292,18 @@ class Script(Outline):
                 value = self._get_value(assignment, depth)
             if condition is None or value is None:
                 return None
+            if condition is not True:
+                notes: list[str] = []
+                is_separate = can_keep_apart(value)
+                is_assumable = assignment.appends or not is_separate
+                is_made = self._assume_condition(assignment, chain, depth, notes) if is_assumable else None
+                if is_made:
+                    condition, value = True, add_assumptions(value, notes)
+                elif not is_separate:
+                    if is_made is None:
+                        return None
+                    collected.assumptions += notes
+                    continue
             is_determined = (
                 collected.add_certain(assignment, value)
                 if condition is True
@@ -334,6 +347,24 @@ class Script(Outline):
             undecided[0] if len(undecided) == 1 else None,
             f"a condition around line {line}" if self.pieces is None else "a condition",
         )
+
+    def _assume_condition(
+        self, assignment: Assignment, chain: Chain, depth: int, assumptions: list[str]
+    ) -> bool | None:
+        """Return whether an assignment runs before a place if assumed defaults apply, or None if that is uncertain.
+
+        Append the notes on these defaults to `assumptions`.
+        """
+        is_made: bool | None = True
+        for step in assignment.chain:
+            if step in chain or self._is_taken(step, depth):
+                continue
+            choice = self.choices.get(step)
+            is_taken_step = None if choice is None else is_taken(self, choice, step, depth, assumptions)
+            if is_taken_step is False:
+                return False
+            is_made = is_made and is_taken_step
+        return is_made
 
     def _is_taken(self, step: Step, depth: int) -> bool | None:
         """Return whether the branch of a step is taken, or None if that cannot be determined."""

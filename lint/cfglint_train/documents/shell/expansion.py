@@ -25,6 +25,12 @@ _ARRAY: Final = compile_on_use(rb"\$\{([A-Za-z_][A-Za-z0-9_]*)\[([@*])\]\}")
 _OPERATOR: Final = compile_on_use(rb"(:?)([-=+?])")
 _ANSI: Final = compile_on_use(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
 _ANSI_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?"}
+_PROBE: Final = compile_on_use(
+    rb"\$\((?P<probe>(?:[^&|;\n]|>&|&>)*)&&\s*echo\s+[\w.-]+\s*\|\|\s*echo\s+(?P<otherwise>[\w.-]+)\s*\)"
+)
+"""`$(probe && echo x || echo otherwise)`."""
+_NPU: Final = compile_on_use(rb"\b(?:torch_npu|npu-smi)\b")
+"""Software of Ascend NPUs, without which a machine is assumed to have GPUs."""
 _BRACES: Final = compile_on_use(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _NESTING: Final = compile_on_use(rb"[\\\"'(){}\[\]$]")
 """Characters that open or close brackets and quotes."""
@@ -157,6 +163,12 @@ class Expansion:
             close = find_closing(text, index + 1, self.end)
             if text[index + 2 : index + 3] == b"(" and text[close - 2 : close] == b"))":
                 return self._expand_arithmetic(text[index + 3 : close - 2], index, close, mode)
+            probe = _PROBE.fullmatch(text, index, close)
+            if probe is not None and (software := _NPU.search(probe["probe"])) is not None:
+                note = f"`{software.group().decode()}` is missing, because the machine has GPUs"
+                sites = self.script.find_sites(index, close)
+                self.out.append(Fragment(probe["otherwise"], sites, exact=False, names=("$(",), assumptions=(note,)))
+                return close
             return self._append_unknown(index, close, mode)
         if second == b"[":  # an older form of `$((...))`
             close = find_closing(text, index + 1, self.end)
@@ -227,7 +239,9 @@ class Expansion:
         colon, kind = operator.groups()
         value = self._resolve_value(name)
         if value is None and kind in b"-=" and self.script.is_set_outside(name.decode(), self.at, self.chain):
-            return self._expand_default(name.decode(), start, operator.end(), end, mode)
+            return self._expand_default(name.decode(), name.decode(), start, operator.end(), end, mode)
+        if value is not None and len(value) == 1 and value[0].default_blank and kind in b"-=" and colon:
+            return self._expand_default(name.decode(), value[0].default_blank, start, operator.end(), end, mode)
         if value is None or not all(fragment.is_known for fragment in value):
             return self._append_unknown(start, end, mode)
         is_set = bool(colon == b"" or any(fragment.text for fragment in value))
@@ -257,14 +271,18 @@ class Expansion:
             self._append_value(element, sites, name, mode)
         return end
 
-    def _expand_default(self, name: str, start: int, word: int, end: int, mode: str) -> int:
-        """Expand `${NAME:-word}` of a variable that only the environment or an argument of the script can set."""
+    def _expand_default(self, name: str, origin: str, start: int, word: int, end: int, mode: str) -> int:
+        """Expand `${NAME:-word}` of a variable whose value only `origin` can set: an argument or the environment."""
         inner = self._expand_operand(word, end - 1, ())
         text = b"".join(fragment.text for fragment in inner).decode("utf-8", "replace")
-        if not text or not (all(fragment.is_known for fragment in inner) or _is_in_unknown_folder(inner)):
-            return self._append_unknown(start, end, mode)
-        condition = "it is passed as an argument" if name.isdigit() else "the environment sets it"
-        note = f"`${name}` is {shorten(text, 60)} unless {condition}"
+        is_known = all(fragment.is_known for fragment in inner)
+        if not text or not (is_known or _is_in_unknown_folder(inner)):
+            self._append_unknown(start, end, mode)
+            if is_known:
+                self.out[-1] = self.out[-1]._replace(default_blank=origin)
+            return end
+        condition = "it is passed as an argument" if origin.isdigit() else "the environment sets it"
+        note = f"`${origin}` is {shorten(text, 60)} unless {condition}"
         sites = self.script.find_sites(start, end)
         fragments = [fragment._replace(assumptions=(note, *fragment.assumptions)) for fragment in inner]
         self._append_value(fragments, sites, name, mode)

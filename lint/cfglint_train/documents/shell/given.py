@@ -24,12 +24,14 @@ class AssignmentCondition(Frozen):
 class VariableValue:
     """The value of one variable, as far as its assignments have been collected."""
 
-    __slots__ = ("_alternatives", "_array", "_branches", "_pieces", "_replaced", "is_complete")
+    __slots__ = ("_alternatives", "_array", "_branches", "_pieces", "_replaced", "assumptions", "is_complete")
 
     def __init__(self, array: bool) -> None:
         """Start without assignments; `array` says whether the variable is an array."""
         self.is_complete = False
         """True if earlier assignments have no effect."""
+        self.assumptions: list[str] = []
+        """Notes on the defaults by which assignments are left out."""
         self._array = array
         self._pieces: list[Elements] = []
         # The condition under which a later assignment overwrites the earlier value, and the branches that do so.
@@ -98,19 +100,33 @@ class VariableValue:
 
     def build_elements(self) -> Elements:
         """Return the elements of an array, or a single element for any other variable."""
-        pieces = reversed(self._pieces)
+        pieces: Iterable[Elements] = reversed(self._pieces)
+        if self.assumptions:
+            pieces = [add_assumptions(piece, self.assumptions) for piece in pieces]
         if self._array:
             return tuple(element for piece in pieces for element in piece)
         return (tuple(part for piece in pieces for element in piece[:1] for part in element),)
 
     def _add(self, value: Elements, condition: str) -> bool:
         if condition:
-            # Only options and `name=value` settings stay separate words wherever they are inserted.
-            if any(not _is_option_like(element) for element in value[:1]):
+            if not can_keep_apart(value):
                 return False
             value = tuple(tuple(part._replace(condition=condition) for part in element) for element in value)
         self._pieces.append(value)
         return True
+
+
+def can_keep_apart(value: Elements) -> bool:
+    """Return whether a conditional value stays separate words wherever it is inserted: options and settings."""
+    return all(_is_option_like(element) for element in value[:1])
+
+
+def add_assumptions(value: Elements, notes: list[str]) -> Elements:
+    """Return a value that also relies on the defaults in `notes`."""
+    return tuple(
+        tuple(part._replace(assumptions=tuple(dict.fromkeys((*notes, *part.assumptions)))) for part in element)
+        for element in value
+    )
 
 
 def _strip_self_reference(value: Elements, name: str, array: bool) -> Elements | None:

@@ -41,6 +41,8 @@ class Fragment(Frozen):
     """Variables (or `$((`) that the text passes through."""
     why: str = ""
     """Expression that an unknown text depends on; `text` then holds the expansion as written."""
+    default_blank: str = ""
+    """Variable or argument that only the caller can set, if the unknown text is empty otherwise (`${X:-}`)."""
     condition: str = ""
     """Condition under which the text is present; empty if it is always present."""
     assumptions: tuple[str, ...] = ()

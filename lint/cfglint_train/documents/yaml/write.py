@@ -105,14 +105,14 @@ class YamlWriter(Writer[Document]):
         assert anchor is not None
         column = self._get_column(mapping.entries[0].key)
         at = document.find_line_end(anchor.span.end)
-        text = self._format_entry(key, value, column)
+        text = self._format_entry((*route, key), value, column)
         return [Edit(Span(at, at), document.newline + text)]
 
     def _insert_first_entry(self, key: str, value: Any) -> Edit:
         document = self.document
         end = len(document.source)
         lead = "" if end == 0 or document.source.endswith((b"\n", BOM)) else document.newline
-        return Edit(Span(end, end), lead + self._format_entry(key, value, 0) + document.newline)
+        return Edit(Span(end, end), lead + self._format_entry((key,), value, 0) + document.newline)
 
     def append(self, change: Append) -> list[Edit]:
         """Return the edits that add an item to an existing list."""
@@ -225,18 +225,31 @@ class YamlWriter(Writer[Document]):
         """Return the number of characters before a node on its line."""
         return self.document.locate(node.span.start).column - 1
 
-    def _format_entry(self, key: str, value: Any, column: int) -> str:
-        head = f"{' ' * column}{self._format_key(key, False)}:"
+    def _format_entry(self, route: Route, value: Any, column: int) -> str:
+        """Format a new entry; `column` is the column of its key."""
+        head = f"{' ' * column}{self._format_key(str(route[-1]), False)}:"
         if isinstance(value, (dict, list)) and value:
-            return head + self._format_block(value, column)
-        return f"{head} {self._format_inline(value, False, None)}"
+            return head + self._format_block(value, column, route)
+        return f"{head} {self._format_inline(value, False, None)}{self._find_moved_comment(route)}"
 
-    def _format_block(self, value: Any, column: int) -> str:
+    def _find_moved_comment(self, route: Route) -> str:
+        """Return the comment at the end of the line of the entry that a new one replaces, with the blanks before it."""
+        entry = self.document.find_entry(self.moved_routes[route]) if route in self.moved_routes else None
+        if entry is None:
+            return ""
+        end = entry.value.span.end
+        line = self.document.source[end : self.document.find_line_end(end)].decode()
+        comment = re.fullmatch(r"[ \t}\]]*?([ \t]+#.*)", line)
+        return comment[1] if comment is not None else ""
+
+    def _format_block(self, value: Any, column: int, route: Route = ()) -> str:
         """Format the text after `key:` for a value in block style; `column` is the column of the key."""
         newline = self.document.newline
         if isinstance(value, dict) and value:
             deeper = column + self._mapping_step
-            return newline + newline.join(self._format_entry(str(key), item, deeper) for key, item in value.items())
+            return newline + newline.join(
+                self._format_entry((*route, str(key)), item, deeper) for key, item in value.items()
+            )
         if isinstance(value, list) and value:
             deeper = column + self._sequence_step
             return newline + newline.join(f"{' ' * deeper}- {self._format_inline(item, False, None)}" for item in value)

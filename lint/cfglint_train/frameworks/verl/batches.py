@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks.framework import EvenBatch
-from cfglint_train.frameworks.lens import Config
+from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
-from cfglint_train.frameworks.verl.settings import has_known_tree, is_complete, is_easyr1, is_ppo, read
+from cfglint_train.frameworks.verl.settings import find_origin, has_known_tree, is_complete, is_easyr1, is_ppo, read
 from cfglint_train.plan.fields import Plan
 
 _DYNAMIC_UNCHECKED: Final = "0.6.0"
@@ -54,6 +54,7 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
             samples,
             before=_DYNAMIC_UNCHECKED if dynamic else "",
             checked="real_train_batch_size",
+            assumption="" if is_before(config, _DYNAMIC_UNCHECKED) else find_origin(config, *key.DYNAMIC).assumption,
         )
     context = plan.parallel.context or 1
     if mini and ranks % context == 0:

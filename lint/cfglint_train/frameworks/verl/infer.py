@@ -46,7 +46,9 @@ def infer(job: Job) -> None:
         plan.infer(field, value, "verl builds it so")
     _infer_precision(job)
     _infer_engine(job)
-    _infer_sequences(job)
+    if not is_ppo(config):
+        plan.infer("sequence.packing", False, "a trainer that always pads")
+        plan.infer("sequence.padding", "max_length", "a trainer that always pads")
     _infer_batch(job)
     keep = plan.get("checkpoint.keep")
     if keep is not None:
@@ -67,11 +69,8 @@ def _infer_precision(job: Job) -> None:
 
 def _infer_engine(job: Job) -> None:
     config, plan = job.main, job.plan
-    has_policy = bool(read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)) and plan.get("parallel.strategy") == "fsdp2"
-    is_offloaded = has_policy or bool(read(config, PLAIN.boolean, *key.CPU_OFFLOAD))
-    plan.infer("parallel.offload_params", "cpu" if is_offloaded else "none", "offload_policy of FSDP2")
-    if has_policy:
-        plan.put("parallel.offload_optimizer", "cpu", Origin("inferred", note="offload_policy of FSDP2"))
+    is_offloaded = bool(read(config, PLAIN.boolean, *key.CPU_OFFLOAD))
+    plan.infer("parallel.offload_params", "cpu" if is_offloaded else "none", "cpu_offload of FSDP")
     minimum = read(config, PLAIN.integer, *key.MIN_PARAMETERS)
     plan.infer("parallel.wrapping", "size" if minimum else "block", "wrap_policy")
     size, world = read(config, PLAIN.integer, *key.SHARD_SIZE), plan.world_size
@@ -82,15 +81,6 @@ def _infer_engine(job: Job) -> None:
         if is_hybrid:
             plan.put("parallel.sharding", "hybrid_shard", Origin("inferred", note="fsdp_size"))
     plan.infer("parallel.defers_reduction", bool(read(config, PLAIN.boolean, *key.NO_SYNC)), "one reduction per step")
-
-
-def _infer_sequences(job: Job) -> None:
-    config, plan = job.main, job.plan
-    removes_padding = read(config, PLAIN.boolean, *key.REMOVE_PADDING)
-    if removes_padding is None and is_ppo(config):
-        return
-    plan.infer("sequence.packing", bool(removes_padding), "use_remove_padding")
-    plan.infer("sequence.padding", "longest" if removes_padding else "max_length", "use_remove_padding")
 
 
 def _infer_batch(job: Job) -> None:

@@ -128,12 +128,19 @@ class VerlKeys(Keys):
             return
         changed: set[Route] = set()
         values: dict[Route, bool] = {}
-        for word in list_command_words(config):
-            if not is_setting(word.head):
-                continue
+        words = [word for word in list_command_words(config) if is_setting(word.head)]
+        for number, word in enumerate(words):
             place, name, route = Place(config.document, word.entry.key.span), word.head.key, word.route
             if word.fault:
                 yield RefusedWord(place, f"Hydra cannot read the value of `{name}`", "quote it", lambda _: True)
+            elif word.head.sign == "" and _is_gone(words[:number], route):
+                yield RefusedWord(
+                    place,
+                    f"`{name}` is not in the tree any more: an earlier word deletes it",
+                    f"write `+{name}`",
+                    lambda _: True,
+                    Rename((invocation.number, word.name), f"+{name}"),
+                )
             elif word.head.sign == "" and not any(route[:depth] in changed for depth in range(len(route) + 1)):
                 yield RefusedWord(
                     place,
@@ -160,6 +167,14 @@ class VerlKeys(Keys):
             if word.head.sign:
                 changed.add(route)
             values[route] = word.head.sign != "~" and not _is_null(word)
+
+
+def _is_gone(earlier: list[HydraWord], route: Route) -> bool:
+    """Return whether words delete a key or a mapping around it, and none adds it again."""
+    for word in reversed(earlier):
+        if word.head.sign and all(map(eq, word.route, route)):
+            return word.head.sign == "~" and len(word.route) <= len(route)
+    return False
 
 
 def _has_value(config: Config, route: Route, presence: bool, before: bool | None, release: str) -> bool:

@@ -52,6 +52,7 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
     "rloo_vectorized": "rloo",
 }  # fmt: skip
 _ENGINES: Final = build_choice({"vllm": "vllm", "sglang": "sglang", "hf": "hf"})
+_OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
 _STRATEGIES: Final[Mapping[str, str]] = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 
 
@@ -187,6 +188,20 @@ def _read_length(config: Config) -> Iterator[Triple]:
         yield "sequence.length", prompt + response, origin._replace(note=origin.note or "prompt plus response")
 
 
+def _read_padding(config: Config) -> Iterator[Triple]:
+    value = read(config, PLAIN.boolean, *key.REMOVE_PADDING)
+    if value is not None:
+        origin = find_origin(config, *key.REMOVE_PADDING)
+        yield "sequence.packing", value, origin
+        yield "sequence.padding", "longest" if value else "max_length", origin
+
+
+def _write_padding(config: Config, changes: Changes) -> list[Change]:
+    if changes.get("sequence.padding", "longest") != "longest" or changes.get("sequence.packing", True) is not True:
+        raise CannotEdit("fixes only remove padding")
+    return put(config, True, *key.REMOVE_PADDING)
+
+
 def _list_length_terms(config: Config) -> tuple[Route, ...]:
     names = (key.PROMPT_LENGTH, key.RESPONSE_LENGTH) if is_ppo(config) else (key.LENGTH,)
     routes = (find_route(config, parse_routes(*group)) for group in names)
@@ -200,25 +215,38 @@ def _write_length(config: Config, changes: Changes) -> list[Change]:
     return put(config, length, *key.LENGTH)
 
 
-def _build_product(field: Field, names: key.Names, factor: Callable[[Config], int | None], applies: Any) -> Custom:
+def _build_product(
+    field: Field,
+    names: key.Names,
+    factor: Callable[[Config], int | None],
+    applies: Callable[[Config], bool | None] = lambda _: True,
+    sft_names: key.Names = (),
+) -> Custom:
     """Return the lens of a field that is a setting times another number."""
+
+    def find_names(config: Config) -> key.Names:
+        return names if is_ppo(config) or not sft_names else sft_names
 
     def read_product(config: Config) -> Iterator[Triple]:
         if not applies(config):
             return
-        value, times = read(config, COUNT, *names), factor(config)
+        value, times = read(config, COUNT, *find_names(config)), factor(config)
         if value is not None:
-            yield field, None if times is None else value * times, find_origin(config, *names)
-        elif any(config.has(*route) for route in parse_routes(*names)):
-            yield field, None, find_origin(config, *names)
+            yield field, None if times is None else value * times, find_origin(config, *find_names(config))
+        elif any(config.has(*route) for route in parse_routes(*find_names(config))):
+            yield field, None, find_origin(config, *find_names(config))
 
     def write_product(config: Config, changes: Changes) -> list[Change]:
         times, value = factor(config), changes[field]
         if not applies(config) or not times or not isinstance(value, int) or value % times:
-            raise CannotEdit(f"{names[0]} cannot give {changes[field]}")
-        return put(config, value // times, *names)
+            raise CannotEdit(f"{find_names(config)[0]} cannot give {changes[field]}")
+        return put(config, value // times, *find_names(config))
 
-    return _build_custom({field: names}, read_product, write_product)
+    def list_terms(config: Config) -> tuple[Route, ...]:
+        route = find_route(config, parse_routes(*find_names(config)))
+        return () if route is None else (route,)
+
+    return _build_custom({field: (*names, *sft_names)}, read_product, write_product, list_terms)
 
 
 def _read_coefficient(config: Config) -> Iterator[Triple]:
@@ -240,11 +268,10 @@ def _write_coefficient(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_sleep(config: Config) -> Iterator[Triple]:
-    """Yield whether weights and states leave the GPU between the passes; FSDP2's own policy excludes it.
+    """Yield whether weights and states leave the GPU between the passes.
 
     Source: verl 0.9.1 `workers/engine/base.py`, `workers/engine/fsdp/transformer_impl.py`.
     """
-    has_policy = bool(read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)) and is_fsdp2(config)
     if not is_ppo(config):
         return
     fields: tuple[tuple[Field, key.Names], ...] = (
@@ -254,12 +281,27 @@ def _read_sleep(config: Config) -> Iterator[Triple]:
     for field, names in fields:
         value = read(config, PLAIN.boolean, *names)
         if value is not None:
-            yield field, bool(value) and not has_policy, find_origin(config, *names)
+            yield field, bool(value), find_origin(config, *names)
 
 
 def _write_sleep(config: Config, changes: Changes) -> list[Change]:
     settings = {"rollout.weights_sleep": key.WEIGHTS_SLEEP, "rollout.train_sleep": key.STATES_SLEEP}
     return [change for field, value in changes.items() for change in put(config, value, *settings[field])]
+
+
+def _read_offload(config: Config) -> Iterator[Triple]:
+    """Yield where FSDP2 keeps the weights, gradients and states of the actor (torch's CPUOffloadPolicy)."""
+    value = read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)
+    if value is not None and is_fsdp2(config):
+        for field in _OFFLOADED:
+            yield field, "cpu" if value else "none", find_origin(config, *key.OFFLOAD_POLICY)
+
+
+def _write_offload(config: Config, changes: Changes) -> list[Change]:
+    devices = set(changes.values())
+    if set(changes) != set(_OFFLOADED) or len(devices) != 1 or not is_fsdp2(config):
+        raise CannotEdit("only FSDP2 has an offload policy, which is for weights and states alike")
+    return put(config, devices == {"cpu"}, *key.OFFLOAD_POLICY)
 
 
 def is_fsdp2(config: Config) -> bool:
@@ -366,7 +408,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_key("optimizer.learning_rate", key.LEARNING_RATE, PLAIN.number),
     _build_key("optimizer.clipping", key.CLIPPING, PLAIN.number),
     _build_key("batch.micro", key.MICRO, COUNT, applies=lambda config: is_dynamic(config) is False),
-    _build_product("batch.global_", key.MINI, get_samples, lambda config: True),
+    _build_product("batch.global_", key.MINI, get_samples, sft_names=key.BATCH),
     _build_product("batch.tokens_per_gpu", key.TOKENS, get_context_size, is_dynamic),
     _build_key("batch.steps", key.STEPS, COUNT),
     _build_key("batch.epochs", key.EPOCHS, PLAIN.integer),
@@ -379,6 +421,9 @@ LENSES: Final[tuple[Lens, ...]] = (
         _write_length,
         _list_length_terms,
     ),
+    _build_custom(
+        dict.fromkeys(("sequence.packing", "sequence.padding"), key.REMOVE_PADDING), _read_padding, _write_padding
+    ),
     _build_key("activations.checkpointing", key.CHECKPOINTING, _RECOMPUTE),
     _build_key("activations.offload", key.ACTIVATION_OFFLOAD, _OFFLOAD, default="none"),
     _build_key("activations.liger_layers", key.LIGER, PLAIN.boolean, default=False),
@@ -386,6 +431,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_key("activations.attention", key.ATTENTION, _ATTENTION, default="flash"),
     _build_custom({"parallel.strategy": key.STRATEGY}, _read_strategy, _write_strategy),
     _build_key("parallel.context", key.ULYSSES, COUNT, default=1),
+    _build_custom(dict.fromkeys(_OFFLOADED, key.OFFLOAD_POLICY), _read_offload, _write_offload),
     _build_key("parallel.reshard_after_forward", key.RESHARD, PLAIN.boolean, default=True),
     _build_custom(
         dict.fromkeys(("checkpoint.strategy", "checkpoint.interval", "checkpoint.final"), key.SAVE_FREQUENCY),

@@ -46,6 +46,7 @@ OTHER_ENGINES: Final[Mapping[str, str]] = {
     "torchtitan": "TorchTitan",
     "automodel": "Automodel",
     "mindspeed": "MindSpeed",
+    "fsdp_turbo": "FSDP-Turbo",
 }
 """Engines whose memory is not estimated."""
 MODEL_DTYPE: Final = (f"{_FSDP}.model_dtype", "engine.model_dtype", "model.fsdp_config.model_dtype")
@@ -80,7 +81,9 @@ CLIPPING: Final = (f"{_ACTOR}.grad_clip", "optim.clip_grad")
 OPTIMIZER: Final = (f"{_ACTOR}.optim.optimizer", "optim.optimizer")
 
 DYNAMIC: Final = (f"{_ACTOR}.use_dynamic_bsz", "data.use_dynamic_bsz")
-MINI: Final = (f"{_ACTOR}.ppo_mini_batch_size", "data.train_batch_size", "worker.actor.global_batch_size")
+MINI: Final = (f"{_ACTOR}.ppo_mini_batch_size", "worker.actor.global_batch_size")
+BATCH: Final = ("data.train_batch_size",)
+"""Sequences of a step of the supervised trainer."""
 MICRO: Final = (
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu",
     "data.micro_batch_size_per_gpu",

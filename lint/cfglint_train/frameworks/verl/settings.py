@@ -26,7 +26,7 @@ from cfglint_train.frameworks.lens import (
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
 from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
-from cfglint_train.frameworks.verl.words import find_group, list_words
+from cfglint_train.frameworks.verl.words import find_group, is_below, list_deleted, list_words
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
@@ -181,7 +181,7 @@ class Defaults(Mapping[Route, Any]):
 
     def __getitem__(self, route: Route) -> Any:
         """Return the default of a key; raise KeyError if the tree has none."""
-        fact = find_fact(self.config, route)
+        fact = None if _is_deleted(self.config, route) else find_fact(self.config, route)
         if fact is None or fact.is_open or fact.resolve_status().kind != PRESENT:
             raise KeyError(route)
         schema = fact.get_schema()
@@ -215,9 +215,19 @@ def look_up(config: Config, route: Route) -> LookupResult:
         return UNRESOLVED
     if result is not NOT_STATED or not has_defaults(config):
         return result
-    if not config.document.is_complete(config.root):
+    if not config.document.is_complete(config.root) or _is_deleted(config, route):
         return UNRESOLVED
     return resolve_default_setting(config, route, defaults)
+
+
+def _is_deleted(config: Config, route: Route) -> bool:
+    """Return whether a word of the command deletes a key; what a program does without it is unknown."""
+    return is_below(route, config.compute_once(_find_deleted))
+
+
+def _find_deleted(config: Config) -> tuple[Route, ...]:
+    invocation = get_invocation(config)
+    return () if invocation is None else list_deleted(invocation)
 
 
 def is_stated(config: Config, *names: str) -> bool:

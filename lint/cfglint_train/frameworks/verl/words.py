@@ -61,19 +61,24 @@ class HydraWords:
     """Translation between Hydra's words and the keys of the configuration that it composes."""
 
     def build_mapping(self, invocation: Invocation) -> Mapping:
-        """Return the settings of an invocation; of several words for one setting, the last wins.
+        """Return the settings that the words of an invocation leave, applied in order as Hydra does.
 
-        Words that delete a setting, select a file of a config group, or configure Hydra itself are left out.
+        Words that select a file of a config group, or configure Hydra itself, are left out.
         """
         root = Mapping(invocation.span, [], False)
-        for word in list_settings(invocation):
+        for word in list_words(invocation):
+            if not is_setting(word.head):
+                continue
+            if word.head.sign == "~":
+                _remove(root, word.route)
+                continue
             register(invocation, word)
             _insert(root, word)
         return root
 
     def list_options(self, invocation: Invocation) -> Iterator[tuple[Entry, Route, Any]]:
         """Yield the words that set something: entry as written, route and value."""
-        for word in list_settings(invocation):
+        for word in list_kept_settings(invocation):
             value = word.entry.value
             yield word.entry, word.route, value.value if isinstance(value, Scalar) else _build_plain(value)
 
@@ -88,7 +93,9 @@ class HydraWords:
                 register(invocation, word)
             return change  # it names the whole word with its sign
         depth = len(route) if isinstance(change, Delete) else None  # a word below a section is all of the section
-        stated = [word for word in list_settings(invocation) if word.route[:depth] == tuple(route)]
+        stated = [word for word in list_kept_settings(invocation) if word.route[:depth] == tuple(route)]
+        if not stated and is_below(tuple(route), list_deleted(invocation)):
+            raise CannotEdit("a word deletes it")
         if isinstance(change, Append):
             raise CannotEdit("the list is one word")
         if isinstance(change, (Delete, Rename)) and len({word.name for word in stated}) != 1:
@@ -103,22 +110,26 @@ class HydraWords:
             return Rename((number, name), sign + ".".join((*map(str, parents), change.key)))
         for word in list_settings(invocation):
             register(invocation, word)
+        if any(word.head.sign == "++" and word.route == change.moved[1:] for word in list_settings(invocation)):
+            name = f"++{name}"
         return Set((number, name), _format_value(change.value), _list_siblings(invocation, tuple(route)))
 
 
 def parse_trailing(words: Iterable[str]) -> dict[Route, Any]:
     """Return the settings of the words that a command passes beside a file that it composes.
 
-    A value that Hydra refuses, or that gives several jobs, is `Unknown`.
+    A value that Hydra refuses, that gives several jobs, or that a word deletes is `Unknown`.
     """
     settings: dict[Route, Any] = {}
     for _, word in _skip_options(words):
         head = parse_head(word)
-        if head is None or not is_setting(head) or head.sign == "~":
+        if head is None or not is_setting(head):
             continue
         route: Route = tuple(head.key.split("."))
+        value: Any = Unknown("a word that deletes it")
         try:
-            value = parse_value(word[head.value_offset :])
+            if head.sign != "~":
+                value = parse_value(word[head.value_offset :])
         except ValueError:
             value = Unknown("a value that Hydra refuses")
         merge_setting(settings, route, value)
@@ -172,6 +183,27 @@ def list_settings(invocation: Invocation) -> Iterator[HydraWord]:
     return (word for word in list_words(invocation) if word.head.sign != "~" and is_setting(word.head))
 
 
+def list_kept_settings(invocation: Invocation) -> list[HydraWord]:
+    """Return the overrides that set a key which no later word deletes, or a key around it."""
+    kept: list[HydraWord] = []
+    for word in list_words(invocation):
+        if word.head.sign == "~":
+            kept = [earlier for earlier in kept if not is_below(earlier.route, (word.route,))]
+        elif is_setting(word.head):
+            kept.append(word)
+    return kept
+
+
+def list_deleted(invocation: Invocation) -> tuple[Route, ...]:
+    """Return the keys that words delete; the defaults at and below them do not apply."""
+    return tuple(word.route for word in list_words(invocation) if word.head.sign == "~" and is_setting(word.head))
+
+
+def is_below(route: Route, others: tuple[Route, ...]) -> bool:
+    """Return whether a key is one of the others, or below one."""
+    return any(route[: len(other)] == other for other in others)
+
+
 GROUPS: Final = ("engine", "model", "model_engine", "optim", "profiler")
 """Config groups at the root of a tree (verl 0.9.1 `trainer/config/`): a word without a dot selects their file."""
 
@@ -216,6 +248,17 @@ def _insert(root: Mapping, word: HydraWord) -> None:
         assert isinstance(entry.value, Mapping)
         mapping = entry.value
     _merge(mapping, Entry(Scalar(word.entry.key.span, last, value=last), word.entry.value))
+
+
+def _remove(root: Mapping, route: Route) -> None:
+    mapping = root
+    *parents, last = map(str, route)
+    for name in parents:
+        entry = next((entry for entry in reversed(mapping.entries) if entry.name == name), None)
+        if entry is None or not isinstance(entry.value, Mapping):
+            return
+        mapping = entry.value
+    mapping.entries[:] = [entry for entry in mapping.entries if entry.name != last]
 
 
 def _merge(mapping: Mapping, entry: Entry) -> None:
