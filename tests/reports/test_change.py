@@ -83,9 +83,10 @@ def check_claim(compared: RunChange, run: api.RunFit) -> None:
     assert run.solution is not None
     assert compared.before is not None
     assert compared.after is not None
-    gpu, claimed = compared.after.peaks[0], run.solution
-    assert (gpu.expected, gpu.low, gpu.verdict) == (claimed.expected, claimed.low, claimed.verdict), run.path
-    assert (compared.before.peaks[0].expected, compared.before.peaks[0].verdict) == (run.expected, run.verdict)
+    before, gpu, claimed = compared.before.peaks[0], compared.after.peaks[0], run.solution
+    assert (gpu.expected, gpu.low, gpu.high) == (claimed.expected, claimed.low, claimed.high), run.path
+    assert gpu.verdict == claimed.verdict, run.path
+    assert (before.expected, before.high, before.verdict) == (run.expected, run.high, run.verdict)
     assert compared.slowdown == pytest.approx(claimed.slowdown, abs=0.001), run.path
     assert compared.fields
 
