@@ -32,8 +32,10 @@ from cfglint_train.settings.settings import Settings
 if TYPE_CHECKING:
     from typing import Self
 
+    from cfglint_train.fitting.across import HardwareRow, RunAcross
     from cfglint_train.fitting.alternatives import Alternatives, Goal, MaximizedSize
     from cfglint_train.fixing.loop import Applied, FixOutcome, Refused
+    from cfglint_train.hardware.offers import Offer
     from cfglint_train.judging.result import CheckedFile, Result, RunCounts, UnsupportedFiles
     from cfglint_train.records import (
         Budget,
@@ -66,18 +68,20 @@ if TYPE_CHECKING:
     from cfglint_train.runs.run import Run
 
 __all__ = [
-    "DEFAULTS", "Applied", "Budget", "CheckedFile", "Comparison", "Component", "Edit", "EstimateResult", "FactError",
-    "Failure", "FieldChange", "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model",
-    "NotChecked", "OptionError", "Options", "OwnRuns", "Peak", "Phase", "Refused", "RelatedPlace", "ReleaseChange",
-    "Room", "RunChange", "RunCost", "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung", "SettingsError",
-    "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "compare", "estimate", "fit", "fix",
-    "ignore", "lint", "rules", "settings",
+    "DEFAULTS", "AcrossResult", "Applied", "Budget", "CheckedFile", "Comparison", "Component", "Edit",
+    "EstimateResult", "FactError", "Failure", "FieldChange", "Finding", "FitResult", "Fix", "FixResult", "Ground",
+    "HardwareRow", "Holding", "LintResult", "Model", "NotChecked", "Offer", "OptionError", "Options", "OwnRuns",
+    "Peak", "Phase", "Refused", "RelatedPlace", "ReleaseChange", "Room", "RunAcross", "RunChange", "RunCost",
+    "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung", "SettingsError", "SkippedFile", "Solution",
+    "UnsupportedFiles", "UsageError", "accept", "compare", "estimate", "fit", "fit_across", "fix", "ignore", "lint",
+    "rules", "settings",
 ]  # fmt: skip
 
 
 _HOMES = {
-    "Applied": "fixing.loop", "CheckedFile": "judging.result", "Refused": "fixing.loop",
-    "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result", "RunCounts": "judging.result",
+    "Applied": "fixing.loop", "CheckedFile": "judging.result", "HardwareRow": "fitting.across",
+    "Offer": "hardware.offers", "Refused": "fixing.loop", "RunAcross": "fitting.across",
+    "RunCounts": "judging.result", "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result",
 }  # fmt: skip
 """Modules of the records that are not in `records`; imported lazily because printing a text report needs none."""
 
@@ -300,6 +304,32 @@ class FitResult(_InputResult):
         return () if self.fixed is None else diff.build_diff(self.fixed).lines
 
 
+class AcrossResult(_InputResult):
+    """Runs on several kinds of hardware."""
+
+    _fields = ("runs", "errors", "skipped")
+
+    def __init__(self, raw: Result, tables: tuple[RunAcross, ...], results: tuple[FitResult, ...]) -> None:
+        """Wrap the rows of all runs, and the results of `fit` on each kind of hardware."""
+        self.raw = raw
+        """Internal result of reading the files."""
+        self.tables = tables
+        """Internal rows of each run, which `cfglint_train.reports.across` renders."""
+        self.results = results
+
+    @cached_property
+    def runs(self) -> tuple[RunAcross, ...]:
+        """The rows of each run."""
+        from cfglint_train.reports import across
+
+        return across.build_runs(self.tables)
+
+    @cached_property
+    def fits(self) -> bool:
+        """True if every run fits on some of the hardware as it is."""
+        return all(any(row.headroom is not None and not row.change for row in run.hardware) for run in self.tables)
+
+
 def lint(
     paths: PathLike | Iterable[PathLike] | None = None,
     options: Options = DEFAULTS,
@@ -489,6 +519,44 @@ def fit(
     if write and not request.sources:
         fixed = write_fixes(fixed, request.files, lint_options)
     return FitResult(result, alternatives, fixed)
+
+
+def fit_across(
+    hardware: str | Iterable[Offer],
+    paths: PathLike | Iterable[PathLike] | None = None,
+    options: Options = DEFAULTS,
+    sources: Mapping[str, Text] | None = None,
+    *,
+    keep: Iterable[str] = (),
+    goal: Goal = "default",
+) -> AcrossResult:
+    """Fit every run on several kinds of hardware, with the same `keep` and `goal` as `fit`.
+
+    `hardware`: a list such as "H100x8,A100-80GBx8x2", the path of a CSV, JSON or TOML file with prices, or `Offer`s.
+    It replaces the GPU, the nodes and the rates of `options`. Raise UsageError as `lint` does, and for wrong hardware.
+    """
+    from cfglint_train.fitting.across import RunAcross, compare_hardware
+    from cfglint_train.hardware.offers import read_offers
+
+    offers = read_offers(hardware) if isinstance(hardware, str) else tuple(hardware)
+    if not offers:
+        raise UsageError("fit_across needs at least one kind of hardware")
+    kept_keys = tuple(keep)
+    files = [paths] if isinstance(paths, (str, os.PathLike)) else None if paths is None else list(paths)
+    results = []
+    for offer in offers:
+        nodes = 1 if offer.nodes is None and offer.gpus_per_node is not None else offer.nodes
+        offered = options.replace(gpu=offer.gpu, gpu_memory=None, gpus_per_node=offer.gpus_per_node, nodes=nodes)
+        results.append(fit(files, offered, sources, keep=kept_keys, goal=goal))
+    by_run = [
+        {(item.run.main.document.path, item.run.main.root): item for item in result.ladders} for result in results
+    ]
+    tables = tuple(
+        RunAcross(run[0], compare_hardware(offers, [ladders[run] for ladders in by_run]))
+        for run in by_run[0]
+        if all(run in ladders for ladders in by_run)
+    )
+    return AcrossResult(results[0].raw, tables, tuple(results))
 
 
 def compare(before: LintResult | None, after: LintResult | None, *, is_pair: bool = False) -> Comparison:

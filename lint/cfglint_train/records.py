@@ -375,7 +375,9 @@ class RunChange:
     before: RunFacts | None
     after: RunFacts | None
     slowdown: float | None
-    """Factor on the time per token; None if the effect of a change is unknown, or if nothing changes."""
+    """Factor on the time per token; None if no effect on it is known."""
+    uncounted: tuple[str, ...]
+    """Changed fields whose effect on the speed is unknown, and `releases` if these differ; empty without `slowdown`."""
     fields: tuple[FieldChange, ...]
     releases: tuple[ReleaseChange, ...]
     new_findings: tuple[Finding, ...]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from cfglint_train import api
 from cfglint_train.fitting.across import HardwareRow, _is_better
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.hardware.offers import Offer, read_offers
 from tests.support.command import run_cfglint
+from tests.support.corpus import REPOSITORY
+from tests.support.linting import change_directory
+
+SCHEMA = Draft202012Validator(json.loads((REPOSITORY / "tests" / "hardware.schema.json").read_text()))
 
 AXOLOTL = """\
 base_model: meta-llama/Llama-3.1-8B
@@ -60,7 +67,7 @@ def test_lists_of_hardware(text, offers):
         ("H10Ox8", "--across H10Ox8: unknown GPU 'H10O'; did you mean H100-80GB?"),
         ("H100x0", "--across H100x0: a count must be a whole number from 1 to 100,000, not '0'"),
         ("H100xx8", "--across H100xx8: unknown GPU"),
-        ("H100,", "--across : unknown GPU ''"),
+        ("H100,", "--across: an entry is empty"),
         ("none.csv", "--across none.csv: No such file"),
         (",".join(["H100"] * 101), "101 kinds of hardware; at most 100"),
     ],
@@ -92,6 +99,8 @@ def test_files_of_prices(tmp_path, name):
         ("a.csv", "gpu,cuont\nH100,8\n", "row 1: unknown column cuont; did you mean count?"),
         ("a.csv", "gpu,count\nH100,8\nH1000,8\n", "row 2: unknown GPU 'H1000'"),
         ("a.csv", "gpu,price_per_hour\nH100,free\n", "row 1: price_per_hour must be a positive number, not 'free'"),
+        ("a.csv", "gpu,count\nH100,8,9\n", "row 1: has more values than columns"),
+        ("a.csv", "gpu,gpu\nH100,A100\n", "has two columns gpu"),
         ("a.csv", "", "names no hardware"),
         ("a.json", '{"gpu": "H100"}', "needs a list of objects"),
         ("a.json", "[3]", "row 1: must be an object with gpu, count and price_per_hour"),
@@ -130,6 +139,32 @@ def test_each_row_is_the_fit_on_that_hardware(here):
     assert compare(here, "H100x8,L40Sx8x2")[0] == 1
 
 
+def test_the_report_follows_its_schema_and_is_the_result_of_the_api(here):
+    prices = "gpu,count,price_per_hour,tokens_per_second\nH200,8,36,20000\nH100,8,20,\nRTX4090,1,,\n"
+    (here / "prices.csv").write_text(prices)
+    (here / "train.yaml").write_text(AXOLOTL + "max_steps: 100\n")
+    report = json.loads(
+        run_cfglint("fit", "--across", "prices.csv", "--output-format", "json", "train.yaml", cwd=here).out
+    )
+    SCHEMA.validate(report)
+    with change_directory(here):
+        result = api.fit_across("prices.csv", "train.yaml")
+        assert api.fit_across(read_offers("prices.csv"), ["train.yaml"]).runs == result.runs
+    assert json.loads(json.dumps([asdict(run) for run in result.runs])) == report["runs"]
+
+
+def test_a_row_has_the_time_and_cost_that_the_run_has_there(here):
+    (here / "train.yaml").write_text(AXOLOTL + "max_steps: 100\n")
+    (here / "prices.csv").write_text("gpu,count,price_per_hour,tokens_per_second\nH200,8,36,20000\n")
+    (row,) = compare(here, "prices.csv")[1]
+    flags = ("--gpu", "H200", "--nodes", "1", "--gpus-per-node", "8", "--tokens-per-second", "20000")
+    words = (*flags, "--price-per-gpu-hour", "4.5", "--output-format", "json", "train.yaml")
+    (alone,) = json.loads(run_cfglint("fit", *words, cwd=here).out)["runs"]
+    assert row["change"] == []
+    assert (round(row["hours"], 3), round(row["cost"], 2)) == (alone["cost"]["hours"], alone["cost"]["price"])
+    assert row["cost"] / alone["cost"]["tokens"] * 1e6 == pytest.approx(row["cost_per_million_tokens"])
+
+
 def test_a_cost_needs_a_price_and_a_measured_throughput(here):
     head = "gpu,count,price_per_hour,tokens_per_second\n"
     (here / "prices.csv").write_text(f"{head}H200,8,36,20000\nH200,4,18,\nH100,8,20,10000\n")
@@ -143,20 +178,28 @@ def test_a_cost_needs_a_price_and_a_measured_throughput(here):
     assert rows[0]["relative_cost"] == 1
 
 
-def build_row(headroom: int, slowdown: float, price: float | None) -> HardwareRow:
-    return HardwareRow("", "fits", 1, 2, (), None, "fits", headroom, slowdown, 1, "", price, None)
+def build_row(headroom: int, slowdown: float, price: float | None, cost: float | None = None, gpus: int = 8):
+    facts: dict[str, object] = dict.fromkeys(field.name for field in fields(HardwareRow))
+    facts |= {"gpu": "H100-80GB", "gpus": gpus, "headroom": headroom, "slowdown": slowdown}
+    return HardwareRow(**{**facts, "price_per_hour": price, "cost_per_million_tokens": cost})
 
 
 def test_pareto_rows_are_those_that_no_other_beats():
     best, dear, slow = build_row(5, 1.0, 10.0), build_row(5, 1.0, 20.0), build_row(9, 1.5, 10.0)
     rows = [best, dear, slow]
-    assert [[_is_better(other, row, rows) for other in rows] for row in rows] == [
+    assert [[_is_better(other, row) for other in rows] for row in rows] == [
         [False, False, False],
         [True, False, False],
         [False, False, False],
     ]
-    unpriced = [build_row(5, 1.0, None), dear]
-    assert not any(_is_better(other, row, unpriced) for row in unpriced for other in unpriced)
+    unpriced = build_row(5, 1.0, None)
+    assert not any(_is_better(*pair) for pair in ((unpriced, dear), (dear, unpriced)))
+    fast = build_row(5, 1.0, 20.0, cost=1.0)  # dearer per hour, but its tokens are not known to be dearer
+    assert not _is_better(best, fast)
+    assert not _is_better(build_row(5, 1.0, 10.0, cost=2.0), fast)
+    assert _is_better(build_row(5, 1.0, 10.0, cost=1.0), fast)
+    assert _is_better(unpriced, build_row(5, 1.0, None, gpus=16))
+    assert not _is_better(unpriced, replace(unpriced, gpu="A100-80GB", headroom=4))
 
 
 def test_the_page_holds_the_table_and_no_script(here):
@@ -169,7 +212,11 @@ def test_the_page_holds_the_table_and_no_script(here):
 
 
 @pytest.mark.parametrize(
-    "flags", [("--gpu", "H100"), ("--write",), ("--diff",), ("--max", "micro_batch"), ("--nodes", "2")]
+    "flags",
+    [
+        *(("--gpu", "H100"), ("--write",), ("--diff",), ("--max", "micro_batch"), ("--nodes", "2")),
+        *(("--tokens-per-second", "9"), ("--price-per-gpu-hour", "2")),
+    ],
 )
 def test_flags_that_the_list_replaces_are_2(here, flags):
     outcome = run_cfglint("fit", "--across", "H100x8", *flags, "train.yaml", cwd=here)

@@ -325,7 +325,7 @@ def test_the_documented_examples_run(capsys):
     with change_directory(REPOSITORY):
         for block in blocks:
             exec(compile(block, "docs/api.md", "exec"), namespace)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     output = capsys.readouterr().out
     assert "fixtures/cases/" in output
     assert "+++ fixtures/rules/BAT001/fires/multiple.json" in output

@@ -266,7 +266,7 @@ def test_the_checkout_stays_as_it_is(tmp_path: Path, lint) -> None:
 
 
 def test_where_the_commit_before_cannot_be_restored_everything_is_reported(tmp_path: Path, lint, monkeypatch) -> None:
-    monkeypatch.setattr(base_tree, "_MAX_CHANGED", 1)
+    monkeypatch.setattr(base_tree, "_MAX_FILES", 1)
     folder = tmp_path / "repository"
     before = commit_change(folder, {"old.yaml": TWICE}, {"a.md": "", "b.md": ""}, ())
     assert lint(folder, before) == lint(folder, before, only_changed=False) != set()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.front.test_action import run_git, write_files
+from tests.front.test_changed_files import store_object
 from tests.support.command import Outcome, run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN
 
@@ -86,6 +88,71 @@ def test_all_files_of_both_sides_count(repository: Path, name: str, text: str, f
     assert {field: changed.get(field, (2, 2)) for field in fields} == fields
 
 
+def test_links_of_the_base_come_from_git(repository: Path) -> None:
+    """Follow a link to where it led, also if it now is a folder, or was one."""
+    files = {"run.yaml": RUN + "deepspeed: current.json\n", "two.json": ZERO % 2, "three.json": ZERO % 3}
+    write_files(repository, {**files, "was/a.yaml": RUN, ".gitignore": "*.log\n"})
+    (repository / "current.json").symlink_to("two.json")
+    (repository / "is").symlink_to("was")
+    commit(repository, {})
+    assert diff(repository).out == "no change in 2 runs\n"
+    (repository / "current.json").unlink()
+    (repository / "current.json").symlink_to("three.json")
+    assert list_fields(repository)["run.yaml"]["parallel.zero_stage"] == (2, 3)
+    (repository / "is").unlink()
+    (repository / "was").rename(repository / "is")
+    (repository / "was").symlink_to("is")
+    write_files(repository, {"is/run.log": "", "current.log": ""})
+    assert [(path, bool(fields)) for path, fields in list_fields(repository).items()] == [
+        ("is/a.yaml", False), ("run.yaml", True), ("was/a.yaml", False)
+    ]  # fmt: skip
+
+
+def test_a_tree_that_leads_through_its_own_link_is_refused(repository: Path, tmp_path: Path) -> None:
+    """Write nothing behind the link of a tree that git itself would not create."""
+    (outside := tmp_path / "outside").mkdir()
+    commit(repository, {"a.yaml": RUN})
+    inner = store_object(repository, "tree", b"100644 x\0" + bytes.fromhex(store_object(repository, "blob", b"evil")))
+    entries = [("120000", "d", store_object(repository, "blob", str(outside).encode())), ("40000", "d", inner)]
+    tree = b"".join(f"{mode} {name}\0".encode() + bytes.fromhex(identity) for mode, name, identity in entries)
+    evil = run_git(repository, "commit-tree", "-m", "evil", store_object(repository, "tree", tree))
+    outcome = diff(repository, evil)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "'d/x', which lies behind a link" in outcome.err
+    assert [*outside.iterdir()] == []
+
+
+def test_any_number_of_files_may_change(repository: Path) -> None:
+    names = [f"notes/{number}.txt" for number in range(1200)]
+    commit(repository, {"run.yaml": RUN, **dict.fromkeys(names, "old\n")})
+    write_files(repository, {"run.yaml": RUN.replace("1024", "2048"), **dict.fromkeys(names, "new\n")})
+    assert list_fields(repository)["run.yaml"]["sequence.length"] == (1024, 2048)
+
+
+def test_scripts_that_only_the_base_has_start_its_runs(repository: Path) -> None:
+    launch = {"jobs/old.sh": "axolotl train configs/run.yaml --micro-batch-size 2\n"}
+    commit(repository, {"configs/run.yaml": RUN, **launch})
+    run_git(repository, "rm", "--quiet", "jobs/old.sh")
+    assert list_fields(repository)["configs/run.yaml"]["batch.micro"] == (2, 1)
+
+
+def test_a_submodule_is_compared_at_its_commit(repository: Path, tmp_path: Path) -> None:
+    """Compare a submodule with the commit that BASE names, and the submodule itself from inside it."""
+    (inner := tmp_path / "inner").mkdir()
+    run_git(inner, "init", "--quiet", "--initial-branch", "main")
+    first = commit(inner, {"run.yaml": RUN})
+    commit(inner, {"run.yaml": RUN.replace("1024", "2048")})
+    run_git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "inner")
+    commit(repository, {"a.yaml": RUN})
+    assert diff(repository).out == "no change in 2 runs\n"
+    run_git(repository / "inner", "checkout", "--quiet", first)
+    assert list_fields(repository)["inner/run.yaml"]["sequence.length"] == (2048, 1024)
+    assert list_fields(repository / "inner", "main")["run.yaml"]["sequence.length"] == (2048, 1024)
+    shutil.rmtree(repository / ".git" / "modules" / "inner" / "objects")
+    missing = diff(repository, "HEAD")
+    assert (missing.code, missing.out) == (2, "")
+
+
 def test_revisions_new_runs_and_removed_runs(repository: Path) -> None:
     first = commit(repository, {"a.yaml": RUN, "old.yaml": RUN})
     run_git(repository, "switch", "--quiet", "--create", "topic")
@@ -143,7 +210,7 @@ def test_a_mistake_is_one_clear_error(repository: Path, arguments: tuple[str, ..
 def test_without_a_repository_or_a_commit_there_is_nothing_to_compare_with(tmp_path: Path, repository: Path) -> None:
     assert diff(tmp_path).err == "cfglint: not a git repository\n"
     empty = diff(repository)
-    assert (empty.code, empty.err.count("\n")) == (2, 1)
+    assert (empty.code, empty.err) == (2, f"cfglint: {repository} has no commit yet\n")
     write_files(tmp_path, {"a.yaml": BROKEN, "b.yaml": RUN})
     broken = diff(tmp_path, "a.yaml", "b.yaml")
     assert broken.code == 2

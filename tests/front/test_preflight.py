@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.front.test_action import run_git
 from tests.support.command import run_cfglint
 
 LLAMAFACTORY = """\
@@ -213,6 +215,32 @@ def test_the_launch_is_the_command_and_no_other(here, command, nodes, gpus, micr
     assert 16 not in get_values(plan, "launch.nodes", "launch.gpus_per_node")
 
 
+def test_a_script_counts_before_git_tracks_it(here):
+    """Follow new scripts in other folders, which no listing of git's index has."""
+    shutil.rmtree(here / ".git")
+    run_git(here, "init", "--quiet")
+    run_git(here, "add", "sft.yaml")
+    for folder in ("jobs", "steps"):
+        (here / folder).mkdir()
+    command = "llamafactory-cli train sft.yaml per_device_train_batch_size=8\n"
+    (here / "jobs/direct").write_text(f"#!/bin/bash\n#SBATCH --nodes=3\nsrun {command}")
+    (here / "jobs/submit").write_text("#!/bin/bash\nbash steps/train.sh\n")
+    (here / "steps/train.sh").write_text(command)
+    assert get_values(resolve(here, "sbatch", "jobs/direct"), "batch.micro", "launch.nodes") == [8, 3]
+    assert get_values(resolve(here, "sbatch", "jobs/submit"), "batch.micro") == [8]
+
+
+def test_the_command_overrides_settings_and_flags_override_the_command(here):
+    (here / "cfglint.toml").write_text("[hardware]\nnodes = 1\ngpus-per-node = 8\n")
+    fields = ("launch.nodes", "launch.gpus_per_node")
+    command = ("torchrun", "--nnodes", "2", "--nproc_per_node=4", "src/train.py", "sft.yaml")
+    (here / "src").mkdir()
+    (here / "src/train.py").write_text("from llamafactory.train.tuner import run_exp\nrun_exp()\n")
+    assert get_values(resolve(here, *command), *fields) == [2, 4]
+    assert get_values(resolve(here, *command, flags=("--nodes", "6")), *fields) == [6, 4]
+    assert get_values(resolve(here, "llamafactory-cli", "train", "sft.yaml"), *fields) == [1, 8]
+
+
 def test_values_of_the_plan_have_their_origins(here):
     plan = resolve(here, "sbatch", "--nodes=4", "job.slurm", MICRO="2")
     fields = plan["runs"][0]["fields"]
@@ -230,6 +258,9 @@ def test_values_of_the_plan_have_their_origins(here):
         (("sbatch", "--export=NONE", "job.slurm"), None),
         (("sbatch", "none.slurm"), None),
         (("bash", "job.slurm"), 8),
+        (("env", "MICRO=4", "bash", "job.slurm"), 4),
+        (("env", "-u", "MICRO", "bash", "job.slurm"), None),
+        (("env", "-i", "sbatch", "--export=ALL,MICRO=2", "job.slurm"), 2),
         (("ssh", "host", "bash job.slurm"), None),
     ],
 )

@@ -83,11 +83,84 @@ def check_claim(compared: RunChange, run: api.RunFit) -> None:
     assert run.solution is not None
     assert compared.before is not None
     assert compared.after is not None
-    gpu, claimed = compared.after.peaks[0], run.solution
-    assert (gpu.expected, gpu.low, gpu.verdict) == (claimed.expected, claimed.low, claimed.verdict), run.path
-    assert (compared.before.peaks[0].expected, compared.before.peaks[0].verdict) == (run.expected, run.verdict)
+    before, gpu, claimed = compared.before.peaks[0], compared.after.peaks[0], run.solution
+    assert (gpu.expected, gpu.low, gpu.high) == (claimed.expected, claimed.low, claimed.high), run.path
+    assert gpu.verdict == claimed.verdict, run.path
+    assert (before.expected, before.high, before.verdict) == (run.expected, run.high, run.verdict)
     assert compared.slowdown == pytest.approx(claimed.slowdown, abs=0.001), run.path
     assert compared.fields
+
+
+LENGTHS = """\
+base_model: meta-llama/Llama-3.1-8B
+datasets: [{path: data/train.jsonl, type: alpaca}]
+micro_batch_size: 2
+sequence_len: 4096
+pad_to_sequence_len: true
+sample_packing: false
+bf16: true
+gradient_checkpointing: true
+optimizer: adamw_torch_fused
+max_steps: 10
+"""
+PINNED = api.Options(isolated=True, releases={"axolotl": "0.18.0"})
+
+
+def compare_texts(before: str, after: str, options: api.Options = PINNED) -> RunChange:
+    sides = [api.lint(sources={"a.yaml": text}, options=options) for text in (before, after)]
+    (compared,) = api.compare(*sides).runs
+    return compared
+
+
+def test_longer_sequences_cost_what_attention_reads_more() -> None:
+    """Llama 3.1 8B, PaLM's appendix B: 6 x 8.03e9 + 6 x 32 layers x 4,096 x length FLOPs per token."""
+    work = [6 * 8_030_261_248 + 6 * 32 * 4096 * length for length in (4096, 16384)]
+    longer = compare_texts(LENGTHS, LENGTHS.replace("4096", "16384"))
+    assert longer.slowdown == pytest.approx(work[1] / work[0])
+    assert longer.uncounted == ()
+    assert compare_texts(LENGTHS.replace("4096", "16384"), LENGTHS).slowdown == 1.0  # as `fit` claims
+    packed = LENGTHS.replace("sample_packing: false", "sample_packing: true")
+    assert compare_texts(packed, packed.replace("4096", "16384")).slowdown is None  # samples keep their length
+
+
+def test_the_speed_names_what_it_does_not_count() -> None:
+    unknown = LENGTHS.replace("adamw_torch_fused", "adafactor").replace("max_steps", "logging_steps: 3\nmax_steps")
+    assert compare_texts(LENGTHS, unknown).slowdown is None
+    compared = compare_texts(LENGTHS, unknown.replace("micro_batch_size: 2", "micro_batch_size: 1"))
+    assert compared.slowdown == pytest.approx(1.07)
+    assert "optimizer.name" in compared.uncounted
+    assert not [field for field in compared.uncounted if field.startswith(("logging.", "batch."))]
+    (line,) = [line for line in change.render_text(Comparison((compared,), 0)) if line.startswith("  speed")]
+    assert "about 7 % slower per token, not counting optimizer." in line
+    newer = [
+        api.lint(
+            sources={"a.yaml": LENGTHS.replace("size: 2", f"size: {size}")},
+            options=PINNED.replace(releases={"axolotl": release}),
+        )
+        for size, release in ((2, "0.17.0"), (1, "0.18.0"))
+    ]
+    assert api.compare(*newer).runs[0].uncounted[-1:] == ("releases",)
+    other = PINNED.replace(gpu="RTX4090")
+    sides = [
+        api.lint(sources={"a.yaml": LENGTHS.replace("size: 2", "size: 1")}, options=item) for item in (PINNED, other)
+    ]
+    assert api.compare(*sides).runs[0].slowdown is None
+
+
+def test_pins_of_other_frameworks_do_not_count(tmp_path: Path) -> None:
+    pins = {"axolotl": "0.18.0", "llamafactory": "0.9.3", "trl": "0.24.0"}
+    sides = []
+    for release in ("0.9.3", "0.9.4"):
+        options = PINNED.replace(releases={**pins, "llamafactory": release})
+        sides.append(api.lint(sources={"a.yaml": LENGTHS}, options=options))
+    assert api.compare(*sides).runs == ()
+
+
+def test_an_architecture_differs_by_its_entries() -> None:
+    text = (FIXTURES / "fit" / "olmo-7b-1x8.yaml").read_text()
+    sides = [api.lint(sources={"a.yaml": text.replace("n_layers: 32", f"n_layers: {layers}")}) for layers in (32, 16)]
+    fields = [(item.field, item.before, item.after) for item in api.compare(*sides).runs[0].fields]
+    assert [item for item in fields if item[0].startswith("model.")] == [("model.architecture.n_layers", 32, 16)]
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_nothing_is_guessed(tmp_path: Path, text: str) -> None:
     assert compute(tmp_path, text) is None
 
 
-def test_rates_of_another_gpu_do_not_count(tmp_path: Path) -> None:
+def test_rates_of_other_gpus_do_not_count(tmp_path: Path) -> None:
     settings = (
         '[hardware]\ngpu = "A100"\ngpus-per-node = 8\nnodes = 1\ntokens-per-second = 9e3\nprice-per-gpu-hour = 2.4\n'
     )
@@ -93,7 +93,12 @@ def test_rates_of_another_gpu_do_not_count(tmp_path: Path) -> None:
     assert cost is not None
     assert cost.price == Price(2.4 * 8 * cost.hours)
     assert compute(tmp_path, PACKED, gpu="H100") is None
-    assert compute(tmp_path, PACKED, gpu="A100") == cost
+    assert compute(tmp_path, PACKED, gpu="A100", nodes=1) == cost
+    assert compute(tmp_path, PACKED, nodes=2) is None
+    assert compute(tmp_path, PACKED, gpus_per_node=4) is None
+    half = compute(tmp_path, PACKED, gpus_per_node=4, tokens_per_second=4500)  # of the batch, at half the price
+    assert half is not None
+    assert (half.hours, half.price) == (cost.hours, Price(cost.price.amount / 2))
 
 
 def test_fit_and_the_job_summary_show_time_and_cost(tmp_path: Path) -> None:

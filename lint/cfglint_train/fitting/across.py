@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cfglint_train.fitting.alternatives import Alternatives
-from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.frozen import dataclass
 from cfglint_train.foundation.typed import Final
+from cfglint_train.hardware.catalogue import Price
 from cfglint_train.hardware.offers import Offer
-from cfglint_train.memory.budget import VERDICTS
+from cfglint_train.memory.budget import VERDICTS, Verdict
+from cfglint_train.runs.cost import Cost, compute_cost, compute_hours
+from cfglint_train.runs.run import Run
 
-_SECONDS: Final = 3600
 _MILLION: Final = 1_000_000
 
 
-class HardwareRow(Frozen):
+@dataclass(frozen=True, slots=True)
+class HardwareRow:
     """A run on one kind of hardware. Sizes are bytes."""
 
     hardware: str
-    verdict: str | None
+    """Name such as `H100-80GBx8x2`."""
+    gpu: str
+    gpus: int | None
+    """Number of GPUs of the job; None if it is unknown."""
+    verdict: Verdict | None
     """Verdict on the unchanged run; None if no training step was estimated."""
     expected: int | None
     """Expected peak per GPU, of the unchanged run."""
@@ -28,7 +36,7 @@ class HardwareRow(Frozen):
     """Settings of the smallest change, if the unchanged run is not expected to fit."""
     applicability: str | None
     """`safe` or `unsafe`; None without a change."""
-    outcome: str | None
+    outcome: Verdict | None
     """Verdict after the change, or that of the unchanged run; None if the run fits with no change."""
     headroom: int | None
     """Memory per GPU that is expected to stay free after the change; None if the run fits with no change."""
@@ -40,11 +48,26 @@ class HardwareRow(Frozen):
     """Hardware that would be enough, if no change is."""
     price_per_hour: float | None
     cost_per_million_tokens: float | None
-    """Price of a million tokens; None unless price and throughput are stated."""
-    relative_cost: float | None = None
+    """Price of a million tokens after the change; None unless price and throughput are stated."""
+    hours: float | None
+    """Duration of the run after the change; None unless the throughput and the length of the run are stated."""
+    cost: float | None
+    """Price of the run after the change; None unless `hours` and the price are known."""
+    is_limit: bool
+    """True if the run may be shorter: samples may be shorter, or the data set smaller."""
+    relative_cost: float | None
     """Cost per token, as a multiple of the cheapest row."""
-    is_pareto: bool = False
-    """True if no other row is at least as good in headroom, slowdown and price, and better in one of them."""
+    is_pareto: bool
+    """True if no other row is certainly as good in headroom, slowdown, price and cost per token, and better in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAcross:
+    """A run on several kinds of hardware."""
+
+    path: str
+    """Path of the configuration."""
+    hardware: tuple[HardwareRow, ...]
 
 
 def compare_hardware(offers: Sequence[Offer], results: Sequence[Alternatives]) -> tuple[HardwareRow, ...]:
@@ -53,55 +76,82 @@ def compare_hardware(offers: Sequence[Offer], results: Sequence[Alternatives]) -
     costs = [row.cost_per_million_tokens for row in rows if row.cost_per_million_tokens is not None]
     fitting = [row for row in rows if row.headroom is not None]
     return tuple(
-        row._replace(
+        replace(
+            row,
             relative_cost=None if row.cost_per_million_tokens is None else row.cost_per_million_tokens / min(costs),
-            is_pareto=row.headroom is not None and not any(_is_better(other, row, fitting) for other in fitting),
+            is_pareto=row.headroom is not None and not any(_is_better(other, row) for other in fitting),
         )
         for row in rows
     )
 
 
 def _build_row(offer: Offer, alternatives: Alternatives) -> HardwareRow:
-    judgement, need = alternatives.judgement, alternatives.hardware_need
-    if judgement is None:
-        return HardwareRow(
-            offer.name, None, None, alternatives.run.hardware.gpu_bytes, (), None, None, None, None, None, "",
-            offer.price_per_hour, None,
-        )  # fmt: skip
-    before = max((judgement, *alternatives.host_and_disk), key=lambda item: VERDICTS.index(item.verdict))
+    judgement, need, run = alternatives.judgement, alternatives.hardware_need, alternatives.run
+    before = after = gpu = slowdown = None
     solution = alternatives.solution if alternatives.lacks_room else None
     if solution is not None and not solution.is_enough:
         solution = None
-    after, gpu, slowdown = None if alternatives.lacks_room else before, judgement, None
+    if judgement is not None:
+        before = max((judgement, *alternatives.host_and_disk), key=lambda item: VERDICTS.index(item.verdict))
     if solution is not None:
         after = max(solution.outcomes, key=lambda item: VERDICTS.index(item.verdict))
         gpu, slowdown = solution.after, solution.slowdown
-    elif after is not None:
-        slowdown = 1.0
-    cost = None
-    if offer.price_per_hour is not None and offer.tokens_per_second is not None and slowdown is not None:
-        cost = offer.price_per_hour * slowdown / (offer.tokens_per_second * _SECONDS) * _MILLION
-    plan = alternatives.run.plan
+    elif not alternatives.lacks_room and judgement is not None:
+        after, gpu, slowdown = before, judgement, 1.0
+    price, throughput = offer.price_per_hour, offer.tokens_per_second
+    if throughput is not None:
+        throughput = None if slowdown is None else throughput / slowdown
+    cost = None if gpu is None else _compute_cost(gpu.run, price, throughput)
     return HardwareRow(
-        offer.name,
-        before.verdict,
-        judgement.budget.expected,
-        int(judgement.capacity),
-        () if solution is None else solution.settings,
-        None if solution is None else solution.applicability,
-        None if after is None else after.verdict,
-        None if after is None else int(gpu.capacity - gpu.budget.expected),
-        slowdown,
-        plan.batch.global_,
-        need.description if need is not None and after is None else "",
-        offer.price_per_hour,
-        cost,
+        hardware=offer.name,
+        gpu=offer.gpu,
+        gpus=run.plan.world_size,
+        verdict=None if before is None else before.verdict,
+        expected=None if judgement is None else judgement.budget.expected,
+        capacity=run.hardware.gpu_bytes if judgement is None else int(judgement.capacity),
+        change=() if solution is None else solution.settings,
+        applicability=None if solution is None else solution.applicability,
+        outcome=None if after is None else after.verdict,
+        headroom=None if gpu is None else int(gpu.capacity - gpu.budget.expected),
+        slowdown=slowdown,
+        global_batch=run.plan.batch.global_,
+        remedy=need.description if need is not None and before is not None and after is None else "",
+        price_per_hour=price,
+        cost_per_million_tokens=(
+            None if price is None or throughput is None else price * compute_hours(_MILLION, throughput)
+        ),
+        hours=None if cost is None else cost.hours,
+        cost=None if cost is None or cost.price is None else cost.price.amount,
+        is_limit=cost is not None and cost.is_limit,
+        relative_cost=None,
+        is_pareto=False,
     )
 
 
-def _is_better(other: HardwareRow, row: HardwareRow, rows: Sequence[HardwareRow]) -> bool:
-    """Return whether `other` is at least as good as `row` in each respect that every row states, and better in one."""
-    pairs = [(other.headroom or 0, row.headroom or 0), (-(other.slowdown or 1), -(row.slowdown or 1))]
-    if all(item.price_per_hour is not None for item in rows):
-        pairs.append((-(other.price_per_hour or 0), -(row.price_per_hour or 0)))
-    return all(left >= right for left, right in pairs) and any(left > right for left, right in pairs)
+def _compute_cost(run: Run, price_per_hour: float | None, tokens_per_second: float | None) -> Cost | None:
+    """Return the time and cost of a run on all its GPUs, or None if a fact that they need is not stated."""
+    gpus = run.plan.world_size
+    price = None if price_per_hour is None or gpus is None else Price(price_per_hour / gpus)
+    hardware = run.hardware._replace(tokens_per_second=tokens_per_second, price_per_gpu_hour=price)
+    return compute_cost(run, hardware)
+
+
+def _is_better(other: HardwareRow, row: HardwareRow) -> bool:
+    """Return whether `other` is certainly as good as `row` in each respect, and better in one.
+
+    A price or cost that only one of two rows states makes neither better. Without prices, fewer of the same GPUs are
+    cheaper.
+    """
+    pairs: list[tuple[float | None, float | None]] = [
+        (-(other.headroom or 0), -(row.headroom or 0)), (other.slowdown, row.slowdown)
+    ]  # fmt: skip
+    if other.price_per_hour is None and row.price_per_hour is None:
+        pairs.append((other.gpus, row.gpus if other.gpu == row.gpu else None))
+    else:
+        pairs.append((other.price_per_hour, row.price_per_hour))
+    if other.cost_per_million_tokens is not None or row.cost_per_million_tokens is not None:
+        pairs.append((other.cost_per_million_tokens, row.cost_per_million_tokens))
+    stated = [(left, right) for left, right in pairs if left is not None and right is not None]
+    if len(stated) < len(pairs):
+        return False
+    return all(left <= right for left, right in stated) and any(left < right for left, right in stated)

@@ -14,7 +14,7 @@ from cfglint_train.documents.document import MISSING, Route
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import parse_value, split_key
-from cfglint_train.frameworks.lens import Config, build_default_origin, resolve_default
+from cfglint_train.frameworks.lens import Config, build_default_origin, format_route, resolve_default
 from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, LookupResult, StatedValue
 
 _MAX_DEPTH: Final = 20
@@ -45,6 +45,10 @@ def resolve_setting(config: Config, route: Route, defaults: Defaults, depth: int
         except (_UnresolvedError, RecursionError):
             return UNRESOLVED
         origin = config.get_origin(*route)
+        target = _parse_single_path(value)
+        goal = None if target is None else _resolve_path(target, route)
+        if goal is not None:
+            origin = origin._replace(follows=format_route(goal))
         if origin.kind == "explicit":
             origin = origin._replace(kind="inferred", note=f"interpolated: {value}")
         return StatedValue(resolved, origin)

@@ -6,9 +6,15 @@ import errno
 import os
 
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import Final
 from cfglint_train.front.git import GitError, Repository
-from cfglint_train.front.git_changes import REGULAR, check_name
+from cfglint_train.front.git_changes import check_name
 from cfglint_train.settings.files import DISK
+
+_REGULAR: Final = "100"
+_LINK: Final = "120"
+_SUBMODULE: Final = "160"
+"""Types of the entries of a git tree: the first digits of their modes."""
 
 
 class CommitFiles(Frozen):
@@ -21,7 +27,11 @@ class CommitFiles(Frozen):
     repository: Repository
     commit: str
     objects: dict[str, str]
-    """Object ids of the contents, by path below the root."""
+    """Object ids of the contents of regular files, by path below the root."""
+    links: dict[str, str]
+    """Object ids of the targets of symbolic links, by path below the root."""
+    submodules: dict[str, str]
+    """Commits of the submodules, by path below the root."""
 
     def has(self, path: str) -> bool:
         """Return whether the commit has a regular file at a path."""
@@ -50,11 +60,12 @@ class CommitFiles(Frozen):
 
 
 def list_commit_files(repository: Repository, commit: str) -> CommitFiles:
-    """Return the regular files of a commit. Raise GitError if git cannot list them."""
-    objects = {}
+    """Return the files, links and submodules of a commit. Raise GitError if git cannot list them."""
+    objects, links, submodules = dict[str, str](), dict[str, str](), dict[str, str]()
+    by_type = {_REGULAR: objects, _LINK: links, _SUBMODULE: submodules}
     for entry in repository.run_git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
         facts, _, name = os.fsdecode(entry).partition("\t")
-        mode, _, object_id = facts.partition(" blob ")
-        if mode in REGULAR:
-            objects[check_name(name)] = object_id
-    return CommitFiles(repository, commit, objects)
+        if name:
+            mode, _, object_id = facts.split(" ")
+            by_type[mode[:3]][check_name(name)] = object_id
+    return CommitFiles(repository, commit, objects, links, submodules)

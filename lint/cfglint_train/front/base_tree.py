@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import new as build_hash
 from shutil import copyfile, rmtree
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.git_index import find_git_folder
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.front import base_settings
-from cfglint_train.front.git import Repository
+from cfglint_train.front.git import Repository, open_repository
 from cfglint_train.front.git_changes import UnknownChange
 from cfglint_train.repository.gitignore import GitIgnore
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from cfglint_train.api import LintResult, Options
     from cfglint_train.foundation.budget import Budget
 
-_MAX_CHANGED: Final = 500
-"""Maximum number of changed files; git runs twice for each."""
+_MAX_BATCH: Final = 2**26
+"""Maximum number of bytes that git prints at once."""
 _MAX_FILES: Final = 200_000
 """Maximum number of files in the checkout."""
 _ENVIRONMENTS: Final = ("node_modules", "site-packages", "__pycache__", "pyvenv.cfg")
@@ -102,26 +102,51 @@ def _enter_folder(folder: str) -> Iterator[None]:
 def _restore_files(repository: Repository, commit: str, folder: str, budget: Budget, is_clean: bool) -> None:
     """Fill an empty folder with the files of a commit. Raise GitError and OSError."""
     root = repository.root
-    before = base_settings.list_commit_files(repository, commit).objects
+    tree = base_settings.list_commit_files(repository, commit)
+    before = tree.objects
     if is_clean:
         current: Mapping[str, str] = base_settings.list_commit_files(repository, "HEAD").objects
     else:
-        current = {path: _hash_file(os.path.join(root, path), object_id) for path, object_id in before.items()}
+        current = _hash_files(root, before)
     changed = {path for path in before.keys() | current.keys() if before.get(path) != current.get(path)}
-    if len(changed) > _MAX_CHANGED:
-        raise UnknownChange(f"more than {_MAX_CHANGED} files changed")
-    # Write first, while the folder has no link that could redirect a write.
-    for path in sorted(changed & before.keys()):
-        _check_budget(budget)
-        _write_content(repository, before[path], os.path.join(folder, path))
-    is_omitted = _build_filter(changed) if is_clean else _build_work_tree_filter(root, changed, before)
+    # Write regular files first, while the folder has no link that could redirect a write.
+    _write_contents(repository, {path: before[path] for path in sorted(changed & before.keys())}, folder, budget)
+    _write_links(repository, tree, folder)
+    others = {*tree.links} if is_clean else {*tree.links, *tree.submodules}
+    is_omitted = (
+        _build_filter(changed | others) if is_clean else _build_work_tree_filter(root, changed | others, before)
+    )
     _link_unchanged(root, folder, is_omitted, budget)
-    for name in ("index", "info/exclude"):
-        path = os.path.join(find_git_folder(root), name)
-        if os.path.isfile(path):
-            target = os.path.join(folder, ".git", name)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            copyfile(path, target)
+    git_folder = os.path.join(folder, ".git")
+    os.makedirs(os.path.join(git_folder, "info"), exist_ok=True)
+    repository.write_index(commit, os.path.join(git_folder, "index"))
+    exclude = os.path.join(find_git_folder(root), "info", "exclude")
+    if os.path.isfile(exclude):
+        copyfile(exclude, os.path.join(git_folder, "info", "exclude"))
+    for path in () if is_clean else sorted(tree.submodules):
+        _restore_submodule(os.path.join(root, path), tree.submodules[path], os.path.join(folder, path), budget)
+
+
+def _restore_submodule(root: str, commit: str, folder: str, budget: Budget) -> None:
+    """Fill a folder with the files of a submodule, or leave it empty if the submodule is not checked out."""
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.lexists(os.path.join(root, ".git")):
+        return
+    with TemporaryDirectory(prefix="cfglint-", ignore_cleanup_errors=True) as temporary:
+        repository = open_repository(root, root, temporary)
+        if not repository.has_commit(commit):
+            raise UnknownChange(f"submodule {root} lacks the commit {commit[:12]}; run git fetch in it")
+        _restore_files(repository, commit, folder, budget, is_clean=False)
+
+
+def _hash_files(root: str, objects: Mapping[str, str]) -> dict[str, str]:
+    """Return the object ids of the files of a work tree with the paths of `objects`; empty for those behind a link."""
+    folders = {folder for path in objects for folder in _list_parents(path)}
+    links = {folder for folder in folders if os.path.islink(os.path.join(root, folder))}
+    return {
+        path: _hash_file(os.path.join(root, path), object_id) if links.isdisjoint(_list_parents(path)) else ""
+        for path, object_id in objects.items()
+    }
 
 
 def _hash_file(path: str, object_id: str) -> str:
@@ -143,15 +168,61 @@ def _check_budget(budget: Budget) -> None:
         raise OUT_OF_TIME
 
 
-def _write_content(repository: Repository, content: str, path: str) -> None:
-    """Write an object of the repository, or a sparse file of its size if it is too large for cfglint to read."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    size = int(repository.run_git("cat-file", "-s", content))
-    with open(path, "xb") as file:
+def _write_contents(repository: Repository, contents: Mapping[str, str], folder: str, budget: Budget) -> None:
+    """Write objects of the repository by path, or sparse files of their size if they are too large for cfglint."""
+    paths_by_object: dict[str, list[str]] = {}
+    for path, object_id in contents.items():
+        os.makedirs(os.path.dirname(full := os.path.join(folder, path)), exist_ok=True)
+        paths_by_object.setdefault(object_id, []).append(full)
+    sizes = repository.measure_objects(paths_by_object)
+    for batch in _split_batches(sizes):
+        _check_budget(budget)
+        for object_id, content in repository.read_objects(batch):
+            for path in paths_by_object[object_id]:
+                with open(path, "xb") as file:
+                    file.write(content)
+    for object_id, size in sizes.items():
+        for path in paths_by_object[object_id] if size > regular_files.MAX_BYTES else ():
+            with open(path, "xb") as file:
+                file.truncate(size)
+
+
+def _split_batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the ids of all objects that cfglint can read, so many at once that their contents fit in memory."""
+    batch, total = list[str](), 0
+    for object_id, size in sizes.items():
         if size > regular_files.MAX_BYTES:
-            file.truncate(size)
-        else:
-            file.write(repository.run_git("cat-file", "blob", content))
+            continue
+        if batch and total + size > _MAX_BATCH:
+            yield batch
+            batch, total = [], 0
+        batch.append(object_id)
+        total += size
+    if batch:
+        yield batch
+
+
+def _write_links(repository: Repository, tree: base_settings.CommitFiles, folder: str) -> None:
+    """Create the links of a commit. Raise UnknownChange if a path of the commit leads through one of them."""
+    paths = (*tree.objects, *tree.links, *tree.submodules)
+    inside = next((path for path in paths if not tree.links.keys().isdisjoint(_list_parents(path))), None)
+    if inside is not None:
+        raise UnknownChange(f"a git tree contains {inside!r}, which lies behind a link")
+    contents = dict(repository.read_objects({*tree.links.values()}))
+    for path, object_id in tree.links.items():
+        target, full = os.fsdecode(contents[object_id]), os.path.join(folder, path)
+        if os.path.isabs(target) and regular_files.is_below(target, repository.root):
+            target = os.path.join(folder, os.path.relpath(target, repository.root))
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        os.symlink(target, full)
+
+
+def _list_parents(path: str) -> Iterator[str]:
+    """Yield the folders of a path with forward slashes, without the root."""
+    end = path.rfind("/")
+    while end > 0:
+        yield path[:end]
+        end = path.rfind("/", 0, end)
 
 
 _Filter = Callable[[str, bool], bool]
@@ -159,7 +230,7 @@ _Filter = Callable[[str, bool], bool]
 
 def _build_filter(changed: set[str]) -> _Filter:
     """Return a function that returns whether a path of the checkout has another content in the commit."""
-    return lambda path, is_folder: not is_folder and path in changed
+    return lambda path, _: path in changed
 
 
 def _build_work_tree_filter(root: str, changed: set[str], before: Mapping[str, str]) -> _Filter:
@@ -170,6 +241,8 @@ def _build_work_tree_filter(root: str, changed: set[str], before: Mapping[str, s
     ignore, inside = GitIgnore(root), set[str]()
 
     def is_omitted(path: str, is_folder: bool) -> bool:
+        if path in changed:
+            return True
         full = os.path.join(root, path)
         is_ignored = os.path.dirname(path) in inside or ignore.is_ignored(full, is_folder)
         if is_folder:
@@ -178,13 +251,13 @@ def _build_work_tree_filter(root: str, changed: set[str], before: Mapping[str, s
             return is_ignored and (
                 os.path.basename(path) in _ENVIRONMENTS or os.path.exists(os.path.join(full, "pyvenv.cfg"))
             )
-        return path in changed or (path not in before and not is_ignored)
+        return path not in before and not is_ignored
 
     return is_omitted
 
 
 def _link_unchanged(root: str, folder: str, is_omitted: _Filter, budget: Budget) -> None:
-    """Link the files of a checkout into a folder, except those that are omitted."""
+    """Link the files of a checkout into a folder, except those that are omitted and those that it has."""
     count = 0
     pending = [""]
     while pending:
@@ -194,19 +267,23 @@ def _link_unchanged(root: str, folder: str, is_omitted: _Filter, budget: Budget)
         with os.scandir(os.path.join(root, parent)) as entries:
             for entry in entries:
                 path = os.path.join(parent, entry.name)
-                name = path.replace(os.sep, "/")
+                name, target = path.replace(os.sep, "/"), os.path.join(folder, path)
                 count += 1
                 if count > _MAX_FILES:
                     raise UnknownChange(f"the checkout has more than {_MAX_FILES} files")
+                is_folder = entry.is_dir(follow_symlinks=False)
                 if entry.name in filesystem.MARKS:
-                    os.makedirs(os.path.join(folder, path), exist_ok=True)
+                    os.makedirs(target, exist_ok=True)
+                elif is_omitted(name, is_folder):
+                    continue
+                elif is_folder:
+                    pending.append(path)
+                elif os.path.lexists(target):
+                    continue
                 elif entry.is_symlink():
-                    os.symlink(os.readlink(entry.path), os.path.join(folder, path))
-                elif entry.is_dir(follow_symlinks=False):
-                    if not is_omitted(name, True):
-                        pending.append(path)
-                elif entry.is_file(follow_symlinks=False) and not is_omitted(name, False):
-                    _link_or_copy(entry.path, os.path.join(folder, path))
+                    os.symlink(os.readlink(entry.path), target)
+                elif entry.is_file(follow_symlinks=False):
+                    _link_or_copy(entry.path, target)
 
 
 def _link_or_copy(path: str, target: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from subprocess import TimeoutExpired
 
@@ -59,15 +59,59 @@ class Repository(Frozen):
         """Return the output of a git command. Raise GitError."""
         return run({"GIT_DIR": self.git_dir}, *arguments)
 
+    def has_commit(self, commit: str) -> bool:
+        """Return whether the repository has a commit."""
+        try:
+            self.run_git("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitError:
+            return False
+        return True
 
-def run(places: Mapping[str, str], *arguments: str) -> bytes:
+    def write_index(self, commit: str, path: str) -> None:
+        """Write the index of a commit to a file. Raise GitError."""
+        run({"GIT_DIR": self.git_dir, "GIT_INDEX_FILE": path}, "read-tree", commit)
+
+    def measure_objects(self, ids: Collection[str]) -> dict[str, int]:
+        """Return the sizes of objects in bytes, by id. Raise GitError."""
+        lines = self._query_objects("--batch-check", ids).decode().splitlines()
+        return dict(map(_parse_object, lines))
+
+    def read_objects(self, ids: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield objects with their ids; git runs once for all of them. Raise GitError."""
+        output, start = self._query_objects("--batch", ids), 0
+        while start < len(output):
+            end = output.index(b"\n", start)
+            object_id, size = _parse_object(output[start:end].decode())
+            start = end + 1 + size + 1
+            yield object_id, output[end + 1 : start - 1]
+
+    def _query_objects(self, option: str, ids: Collection[str]) -> bytes:
+        if not ids:
+            return b""
+        lines = "".join(f"{object_id}\n" for object_id in ids)
+        return run({"GIT_DIR": self.git_dir}, "cat-file", f"{option}={_OBJECT_FORMAT}", text=lines.encode())
+
+
+_OBJECT_FORMAT: Final = "%(objectname) %(objectsize)"
+
+
+def _parse_object(line: str) -> tuple[str, int]:
+    """Return the id and the size that `git cat-file` prints. Raise GitError if the repository lacks the object."""
+    object_id, _, size = line.partition(" ")
+    if not size.isdigit():
+        raise GitError(f"git cat-file: {object_id} is {size}; fetch the commit completely")
+    return object_id, int(size)
+
+
+def run(places: Mapping[str, str], *arguments: str, text: bytes | None = None) -> bytes:
     """Return the output of a git command; without `GIT_DIR` in `places`, it uses no repository. Raise GitError."""
     inherited = {name: value for name, value in os.environ.items() if name not in _LOCATION_VARIABLES}
     # Fail instead of asking for a password.
     overrides = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": os.devnull}
     options = [word for option in _OPTIONS for word in ("-c", option)]
     try:
-        completed = programs.run("git", *options, *arguments, environment={**inherited, **overrides, **places})
+        environment = {**inherited, **overrides, **places}
+        completed = programs.run("git", *options, *arguments, environment=environment, text=text)
     except FileNotFoundError:
         raise GitError("git is not installed") from None
     except TimeoutExpired:
@@ -87,8 +131,13 @@ def resolve_revision(repository: Repository, revision: str) -> str:
     try:
         output = run(places, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except GitError:
-        raise GitError(f"no revision {revision} in {repository.root}") from None
+        hint = "; the clone is shallow: git fetch --unshallow" if _is_shallow(repository) else ""
+        raise GitError(f"no revision {revision or repr(revision)} in {repository.root}{hint}") from None
     return output.decode().strip()
+
+
+def _is_shallow(repository: Repository) -> bool:
+    return os.path.exists(os.path.join(repository.git_dir, "shallow"))
 
 
 def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
@@ -96,12 +145,15 @@ def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
 
     Raise GitError.
     """
-    root = _find_root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
-    # Both commands read the checkout's configuration but start no program from it. With GIT_DIR set, git does not check
-    # who owns the checkout; in a container, that is another user.
+    root = _find_root(os.path.realpath(folder), os.path.realpath(workspace) if workspace else None)
+    # These commands read the checkout's configuration but start no program from it. With GIT_DIR set, git does not
+    # check who owns the checkout; in a container, that is another user.
     places = {"GIT_DIR": os.path.join(root, ".git"), "GIT_WORK_TREE": root}
-    head, _, common = os.fsdecode(run(places, "rev-parse", "HEAD", "--git-common-dir")).partition("\n")
-    common = os.path.join(root, common.rstrip("\n"))
+    common = os.path.join(root, os.fsdecode(run(places, "rev-parse", "--git-common-dir")).rstrip("\n"))
+    try:
+        head = run(places, "rev-parse", "--verify", "--quiet", "HEAD").decode().strip()
+    except GitError:
+        raise GitError(f"{root} has no commit yet") from None
     settings = run(places, "config", "--local", "--includes", "--null", "--list")
     texts = {
         "HEAD": f"{head}\n",
@@ -119,19 +171,19 @@ def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
     return Repository(root, temporary)
 
 
-def _find_root(folder: str, workspace: str) -> str:
+def _find_root(folder: str, workspace: str | None) -> str:
     """Return the nearest folder with a `.git` folder, or else the outermost with a `.git` file. Raise GitError.
 
     The search ends at the workspace. A git tree cannot contain `.git`, so a change cannot add one, except for a
-    submodule. There `.git` is a file, so the repository around it counts. A folder that merely looks like a bare
-    repository does not count.
+    submodule. There `.git` is a file, so the repository around it counts; without a workspace, the submodule itself
+    does, as for git. A folder that merely looks like a bare repository does not count.
     """
-    if folder != workspace and not regular_files.is_below(folder, workspace):
+    if workspace is not None and folder != workspace and not regular_files.is_below(folder, workspace):
         raise GitError("the working directory is outside of GITHUB_WORKSPACE")
     linked = None
     while True:
         git_path = os.path.join(folder, ".git")
-        if os.path.isdir(git_path):
+        if os.path.isdir(git_path) or (workspace is None and os.path.isfile(git_path)):
             return folder
         linked = folder if os.path.isfile(git_path) else linked
         if folder in (workspace, os.path.dirname(folder)):

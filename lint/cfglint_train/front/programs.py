@@ -14,8 +14,10 @@ ROOT: Final = os.path.abspath(os.sep)
 SECONDS: Final = 120
 
 
-def run(name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run a program and return its result. Raise FileNotFoundError and subprocess.TimeoutExpired.
+def run(
+    name: str, *arguments: str, environment: Mapping[str, str] | None = None, text: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program and return its result; `text` is its input. Raise FileNotFoundError and subprocess.TimeoutExpired.
 
     The working directory is the root of the file system, and relative entries of PATH are ignored. Therefore, the
     program does not find settings (uv.toml, a git repository), modules or programs in the folder that is linted.
@@ -25,7 +27,9 @@ def run(name: str, *arguments: str, environment: Mapping[str, str] | None = None
     if path is None or not os.path.isabs(path):  # Windows may find it in the working directory
         raise FileNotFoundError(name)
     command = [path, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=SECONDS)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, input=text, capture_output=True, check=False, timeout=SECONDS
+    )
 
 
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFSZ")

@@ -56,6 +56,8 @@ def read_offers(text: str) -> tuple[Offer, ...]:
 
 def _parse_offer(word: str) -> Offer:
     """Parse `GPU`, `GPUxCOUNT` or `GPUxCOUNTxNODES`; a GPU's name may contain an x."""
+    if not word:
+        raise UsageError("--across: an entry is empty; write H100x8,A100-80GBx8x2, or name a file")
     parts = word.rsplit("x", 2)
     splits: list[tuple[str, tuple[str, ...]]] = [(word, ())]
     splits += [("x".join(parts[:-length]), tuple(parts[-length:])) for length in (1, 2) if len(parts) > length]
@@ -96,7 +98,12 @@ def _parse_rows(path: str, text: str) -> Iterable[Any]:
     if extension == ".csv":
         import csv
 
-        return list(csv.DictReader(text.splitlines(), skipinitialspace=True))
+        reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+        columns = [name.strip() for name in reader.fieldnames or ()]
+        repeated = next((name for name in columns if columns.count(name) > 1), None)
+        if repeated is not None:
+            raise UsageError(f"--across {path}: has two columns {repeated}; remove one")
+        return list(reader)
     try:
         if extension == ".toml":
             import tomllib
@@ -115,10 +122,12 @@ def _parse_rows(path: str, text: str) -> Iterable[Any]:
 def _read_row(row: Any, where: str) -> Offer:
     if not isinstance(row, Mapping):
         raise UsageError(f"{where}: must be an object with gpu, count and price_per_hour")
+    if None in row:
+        raise UsageError(f"{where}: has more values than columns; quote a value that contains a comma")
     stated = {str(name).strip(): value for name, value in row.items() if value not in (None, "")}
     for name in stated:
         if name not in _COLUMNS:
-            hint = suggest_name(name, _COLUMNS, f"known: {', '.join(_COLUMNS)}")
+            hint = suggest_name(name.lower(), _COLUMNS, f"known: {', '.join(_COLUMNS)}")
             raise UsageError(f"{where}: unknown column {name}; {hint}")
     if "gpu" not in stated:
         raise UsageError(f"{where}: names no gpu")

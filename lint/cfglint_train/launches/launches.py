@@ -16,6 +16,7 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.regular_files import is_below
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import launchers
@@ -25,6 +26,7 @@ from cfglint_train.frameworks.launchers import IgnoredFile, Submission, list_opt
 from cfglint_train.frameworks.lens import Config, LaunchArgument, Override
 from cfglint_train.frameworks.registry import find_launcher_framework, list_config_words
 from cfglint_train.plan.origin import FieldValue, Origin, Place
+from cfglint_train.repository import files
 from cfglint_train.repository.index import RepositoryIndex
 
 ScriptCall = tuple[ShellDocument, Invocation]
@@ -187,12 +189,26 @@ def _is_submitted(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def resolve_script(document: ShellDocument, invocation: Invocation, repository: RepositoryIndex) -> str | None:
-    """Return the path of the repository's script that an invocation starts or submits, or None."""
+    """Return the path of the repository's script that an invocation starts or submits, or None.
+
+    A new file that git does not track yet may be missing from the listing of the repository, but not from its folder.
+    """
     if not invocation.head or not invocation.head[-1].is_known or invocation.program in launchers.LAUNCHER_NAMES:
         return None
     script = invocation.head[-1].text
     candidates = repository.find_by_name(os.path.basename(script))
-    return next((path for path in candidates if _is_config_path(script, path, document, invocation, repository)), None)
+    listed = next(
+        (path for path in candidates if _is_config_path(script, path, document, invocation, repository)), None
+    )
+    is_searched_in_path = len(invocation.head) == 1 and "/" not in script
+    is_other_program = files.SYNTAXES.get(os.path.splitext(script)[1], "shell") != "shell"
+    if listed is not None or is_searched_in_path or is_other_program:
+        return listed
+    for folder in list_working_folders(document, invocation, repository.root):
+        path = os.path.normpath(os.path.join(folder, script))
+        if filesystem.is_file(path):
+            return path if is_below(path, repository.root) and files.is_shell_script(path) else None
+    return None
 
 
 _FILE_COMMANDS: Final = frozenset((":", "[", "cat", "cp", "echo", "grep", "ls", "mv", "printf", "sed", "test"))

@@ -57,6 +57,8 @@ class Origin(Frozen):
     """Framework whose lens read the value; empty if no lens did."""
     assumption: str = ""
     """The assumption behind a stated value that is only a default: `$MBS` is 16 unless the environment sets it."""
+    follows: str = ""
+    """The setting of the same framework whose value this setting copies (`${device_train_microbatch_size}`)."""
     is_unsupported: bool = False
     """True if no formula covers the run, which is then not estimated; `note` gives the reason."""
 

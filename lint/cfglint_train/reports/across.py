@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from cfglint_train.fitting import words
-from cfglint_train.fitting.across import HardwareRow
+from cfglint_train.fitting.across import HardwareRow, RunAcross
 from cfglint_train.foundation.sizes import format_gib
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
 from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
@@ -15,42 +16,44 @@ from cfglint_train.reports.text import wrap_text
 
 VERSION: Final = 1
 _HEAD: Final = ("hardware", "as it is", "peak", "with the change", "headroom", "slowdown", "batch")
-_PRICES: Final = ("price/h", "cost/token")
-_LEGEND: Final = "* no other row is at least as good in headroom, slowdown and price, and better in one of them"
-
-Tables = Sequence[tuple[str, Sequence[HardwareRow]]]
-"""The path of each run's configuration, with the rows of the run."""
+_LEGEND: Final = (
+    "* no other row is certainly as good in headroom, slowdown, price and cost per token, and better in one of them"
+)
 
 
-def render_text(tables: Tables, style: Style = PLAIN) -> Iterator[str]:
+def render_text(runs: Sequence[RunAcross], style: Style = PLAIN) -> Iterator[str]:
     """Yield a table for each run, and below it the change of each row that needs one."""
-    for path, rows in tables:
-        yield style.paint(escape_line_start(path), "1")
-        cells = [_list_heads(rows), *map(_list_cells, rows, [_has_prices(rows)] * len(rows))]
+    for run in runs:
+        rows = run.hardware
+        yield style.paint(escape_line_start(run.path), "1")
+        cells = list(_list_cells(rows))
         widths = [max(map(len, column)) for column in zip(*cells)]
         for mark, texts in zip((" ", *("*" if row.is_pareto else " " for row in rows)), cells):
             yield f"{mark} " + "  ".join(f"{cell:<{width}}" for cell, width in zip(texts, widths)).rstrip()
         yield ""
         for row in rows:
             yield from wrap_text(f"  {row.hardware}: ", escape_text(_describe_change(row)), style, 4)
-        yield f"  {_LEGEND}"
+        yield from wrap_text("  ", _LEGEND, style, 4)
         for note in _list_notes(rows):
             yield f"  {note}"
         yield ""
 
 
-def render_json(tables: Tables) -> Iterator[str]:
+def build_runs(runs: Sequence[RunAcross]) -> tuple[RunAcross, ...]:
+    """Return the records of the JSON report and the API."""
+    return tuple(RunAcross(escape_data(run.path), tuple(map(_escape_row, run.hardware))) for run in runs)
+
+
+def _escape_row(row: HardwareRow) -> HardwareRow:
+    return replace(row, change=tuple(map(escape_data, row.change)), remedy=escape_data(row.remedy))
+
+
+def render_json(runs: Sequence[RunAcross]) -> Iterator[str]:
     """Yield the rows as indented JSON; sizes are in bytes, slowdowns multiply the time per step."""
-    runs = [{"path": escape_data(path), "hardware": [_convert_row(row) for row in rows]} for path, rows in tables]
-    yield encode({"version": VERSION, "runs": runs})
+    yield encode({"version": VERSION, "runs": convert_record(build_runs(runs))})
 
 
-def _convert_row(row: HardwareRow) -> dict[str, Any]:
-    record: dict[str, Any] = convert_record(row)
-    return {**record, "change": list(map(escape_data, row.change)), "remedy": escape_data(row.remedy)}
-
-
-def render_html(tables: Tables) -> Iterator[str]:
+def render_html(runs: Sequence[RunAcross]) -> Iterator[str]:
     """Yield a page without scripts that holds the tables."""
     from cfglint_train.reports.html.page import read_asset
 
@@ -60,56 +63,62 @@ def render_html(tables: Tables) -> Iterator[str]:
     yield '<meta name="color-scheme" content="light dark">\n<title>cfglint: hardware</title>'
     yield f"<style>\n{read_asset('page.css')}</style>"
     yield '</head>\n<body>\n<header><h1>cfglint</h1></header>\n<main id="main">'
-    yield from render_section(tables)
+    yield from render_section(runs)
     yield "</main>\n</body>\n</html>"
 
 
-def render_section(tables: Tables) -> Iterator[str]:
+def render_section(runs: Sequence[RunAcross]) -> Iterator[str]:
     """Yield the tables as HTML without the page around them."""
     from cfglint_train.reports.html.markup import escape_html, render_message, render_table
 
-    for path, rows in tables:
-        has_prices = _has_prices(rows)
-        head = (*_list_heads(rows), "change")
+    for run in runs:
+        head, *cells = _list_cells(run.hardware)
         body = [
             (
-                *(f"<b>{escape_html(cell)}</b>" if row.is_pareto else escape_html(cell) for cell in cells),
+                *(f"<b>{escape_html(cell)}</b>" if row.is_pareto else escape_html(cell) for cell in texts),
                 render_message(_describe_change(row)),
             )
-            for row in rows
-            for cells in [_list_cells(row, has_prices)]
+            for row, texts in zip(run.hardware, cells, strict=True)
         ]
-        yield f"<section><h2>{escape_html(path)}</h2>"
-        yield render_table("The run on each kind of hardware", tuple(map(escape_html, head)), body)
+        yield f"<section><h2>{escape_html(run.path)}</h2>"
+        yield render_table("The run on each kind of hardware", tuple(map(escape_html, (*head, "change"))), body)
         yield f"<p>Bold: {escape_html(_LEGEND[2:])}.</p>"
-        yield from (f"<p>{escape_html(note)}</p>" for note in _list_notes(rows))
+        yield from (f"<p>{escape_html(note)}</p>" for note in _list_notes(run.hardware))
         yield "</section>"
 
 
-def _has_prices(rows: Sequence[HardwareRow]) -> bool:
-    return any(row.price_per_hour is not None for row in rows)
+_COLUMNS: Final[tuple[tuple[str, Callable[[HardwareRow], str]], ...]] = (
+    ("hardware", lambda row: row.hardware),
+    ("as it is", lambda row: row.verdict or "not estimated"),
+    ("peak", lambda row: "" if row.expected is None else _format_peak(row.expected, row.capacity or 0)),
+    ("with the change", lambda row: row.outcome or "" if row.change else ""),
+    ("headroom", lambda row: "" if row.headroom is None else format_gib(row.headroom)),
+    ("slowdown", lambda row: "" if row.slowdown is None else _format_factor(row.slowdown, "none")),
+    ("batch", lambda row: "?" if row.global_batch is None else f"{row.global_batch:,}"),
+)
+_PRICE_COLUMNS: Final[tuple[tuple[str, Callable[[HardwareRow], str]], ...]] = (
+    ("price/h", lambda row: "" if row.price_per_hour is None else f"{row.price_per_hour:,.2f}"),
+    ("cost/token", lambda row: "" if row.relative_cost is None else _format_factor(row.relative_cost)),
+    ("hours", lambda row: "" if row.hours is None else f"{'at most ' * row.is_limit}{row.hours:,.1f}"),
+    ("cost", lambda row: "" if row.cost is None else f"{'at most ' * row.is_limit}{row.cost:,.2f}"),
+)
+"""Columns that are left out if no row has a value."""
 
 
-def _list_heads(rows: Sequence[HardwareRow]) -> tuple[str, ...]:
-    return (*_HEAD, *(_PRICES if _has_prices(rows) else ()))
+def _list_cells(rows: Sequence[HardwareRow]) -> Iterator[tuple[str, ...]]:
+    """Yield the head of the table and the cells of each row."""
+    columns = [*_COLUMNS, *(column for column in _PRICE_COLUMNS if any(map(column[1], rows)))]
+    yield tuple(name for name, _ in columns)
+    for row in rows:
+        yield tuple(render(row) or ("-" if (name, render) in _COLUMNS else "?") for name, render in columns)
 
 
-def _list_cells(row: HardwareRow, has_prices: bool) -> tuple[str, ...]:
-    outcome = "-" if not row.change else row.outcome or "-"
-    slowdown = "-" if row.slowdown is None else "none" if row.slowdown == 1 else f"{row.slowdown:.2f} x"
-    cells = (
-        row.hardware,
-        row.verdict or "not estimated",
-        "-" if row.expected is None else f"{format_gib(row.expected)} of {format_gib(row.capacity or 0)}",
-        outcome,
-        "-" if row.headroom is None else format_gib(row.headroom),
-        slowdown,
-        "?" if row.global_batch is None else f"{row.global_batch:,}",
-    )
-    if not has_prices:
-        return cells
-    price = "?" if row.price_per_hour is None else f"{row.price_per_hour:,.2f}"
-    return (*cells, price, "?" if row.relative_cost is None else f"{row.relative_cost:.2f} x")
+def _format_peak(expected: int, capacity: int) -> str:
+    return f"{format_gib(expected)} of {format_gib(capacity)}"
+
+
+def _format_factor(factor: float, unit: str = "1.00 x") -> str:
+    return unit if factor == 1 else f"{factor:.2f} x"
 
 
 def _describe_change(row: HardwareRow) -> str:
@@ -126,5 +135,6 @@ def _describe_change(row: HardwareRow) -> str:
 def _list_notes(rows: Sequence[HardwareRow]) -> Iterator[str]:
     """Yield what the figures do not show."""
     yield "a slowdown compares with the unchanged run on the same hardware; cfglint does not know the speed of GPUs"
-    if _has_prices(rows) and any(row.relative_cost is None and row.headroom is not None for row in rows):
+    has_rates = any(row.price_per_hour is not None or row.hours is not None for row in rows)
+    if has_rates and any(row.relative_cost is None and row.headroom is not None for row in rows):
         yield "cost/token is unknown without price_per_hour and tokens_per_second, as measured for the unchanged run"

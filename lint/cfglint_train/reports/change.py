@@ -16,9 +16,11 @@ from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.foundation.wording import format_count
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import Budget, Resource
 from cfglint_train.plan.fields import FIELDS
+from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import SPELLINGS, is_equal
 from cfglint_train.records import (
     Comparison,
@@ -47,7 +49,7 @@ _OWN_NAMES: Final[frozenset[str]] = frozenset({
 _HEADLINES: Final[frozenset[str]] = frozenset(("batch.global_", "sequence.length"))
 """Fields that have a line of their own in the text."""
 _MAX_KEYS: Final = 5
-"""Maximum number of keys with a changed meaning that the text names."""
+"""Maximum number of keys with a changed meaning, and of fields without a known effect, that the text names."""
 _MAX_RUNS: Final = 50
 MAX_BYTES: Final = 100_000
 """Limits of Markdown: GitHub accepts 1 MiB of summary, of which the report of the findings takes at most 900,000."""
@@ -90,13 +92,14 @@ def _compare_runs(before: Run | None, after: Run | None, old: Result, new: Resul
     if before is None or after is None:
         kind: Literal["new", "removed"] = "new" if before is None else "removed"
         return RunChange(
-            kind, old_facts, new_facts, None, (), (), _build_findings(added, new), _build_findings(gone, old)
+            kind, old_facts, new_facts, None, (), (), (), _build_findings(added, new), _build_findings(gone, old)
         )
     fields = tuple(_compare_fields(before, after, redact))
     releases = tuple(_compare_releases(before, after))
     findings = _build_findings(_subtract(added, gone), new), _build_findings(_subtract(gone, added), old)
-    slowdown = compare_speed(before, after) if fields else None
-    change = RunChange("changed", old_facts, new_facts, slowdown, fields, releases, *findings)
+    speed = compare_speed(before, after) if fields else None
+    slowdown, uncounted = (None, ()) if speed is None else (speed.slowdown, speed.uncounted)
+    change = RunChange("changed", old_facts, new_facts, slowdown, uncounted, fields, releases, *findings)
     return replace(change, kind="same") if _is_same(change) else change
 
 
@@ -155,11 +158,30 @@ def _compare_fields(before: Run, after: Run, redact: Redact) -> Iterator[FieldCh
     for field in FIELDS:
         old, new = before.plan.get(field), after.plan.get(field)
         if field not in ignored and not is_equal(old, new) and (has_adapter or not field.startswith("method.lora_")):
-            yield FieldChange(field, _convert_value(old, redact), _convert_value(new, redact))
+            for name, earlier, later in _split_entries(field, old, new):
+                yield FieldChange(name, _convert_value(earlier, redact), _convert_value(later, redact))
     for fact, attribute in (("gpu", "gpu"), ("host-memory", "host_bytes"), ("disk", "disk_bytes")):
         old, new = getattr(before.hardware, attribute), getattr(after.hardware, attribute)
         if old != new:
             yield FieldChange(fact, old, new)
+
+
+def _split_entries(field: Field, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a field with both values, or each entry that differs if the values are pairs of a name and a value."""
+    if not all(_is_mapping(value) for value in (old, new)):
+        yield field, old, new
+        return
+    before, after = dict(old), dict(new)
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            yield f"{field}.{name}", before.get(name), after.get(name)
+
+
+def _is_mapping(value: Any) -> bool:
+    """Return whether a value of the plan is a tuple of pairs of a name and a value."""
+    pairs = value if isinstance(value, tuple) else ()
+    is_pair = (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) for item in pairs)
+    return bool(pairs) and all(is_pair)
 
 
 def _convert_value(value: Any, redact: Redact) -> str | float | bool | None:
@@ -167,13 +189,25 @@ def _convert_value(value: Any, redact: Redact) -> str | float | bool | None:
 
 
 def _compare_releases(before: Run, after: Run) -> Iterator[ReleaseChange]:
-    """Yield the packages whose release differs; a package that only one run has does not count."""
+    """Yield the packages whose release differs; a package that only one run has does not count.
+
+    Nor do pins of other frameworks, which the repository may have for other runs.
+    """
     old, new = before.releases.by_package, after.releases.by_package
-    for package in sorted(old.keys() & new.keys()):
+    for package in sorted((old.keys() & new.keys()) - (_list_foreign(before) & _list_foreign(after))):
         if old[package].version != new[package].version:
             is_own = package == after.framework.manifest.package and before.framework.name == after.framework.name
             keys = list_changed_keys(before.main, after.main) if is_own else ()
             yield ReleaseChange(package, old[package].version, new[package].version, tuple(map(escape_data, keys)))
+
+
+def _list_foreign(run: Run) -> set[str]:
+    """Return the packages of frameworks that the run's framework does not install, and that none of its files names."""
+    manifests = list_frameworks()
+    release = run.releases.get(run.framework.name)
+    needed = set() if release is None else {*run.framework.list_installed(release)}
+    needed |= {manifests[config.framework].package for config in run.configs}
+    return {manifest.package for manifest in manifests.values()} - needed
 
 
 def _list_findings(run: Run | None, result: Result) -> list[Finding]:
@@ -301,7 +335,7 @@ def list_rows(change: RunChange) -> list[tuple[str, str]]:
     """Return the labels and values of the lines that every run has; a value that changes has both sides."""
     sides = _list_sides(change)
     rows = [(_PLACE_NAMES[place], _format_peaks(sides, place)) for place in places.PLACES]
-    rows.append(("speed", "" if change.slowdown is None else f"{format_slowdown(change.slowdown)} per token"))
+    rows.append(("speed", _format_speed(change)))
     rows += [
         ("effective batch", _join_sides([facts.batch for facts in sides])),
         ("tokens per step", _join_sides([facts.tokens_per_step for facts in sides])),
@@ -310,6 +344,19 @@ def list_rows(change: RunChange) -> list[tuple[str, str]]:
     ]
     rows += _list_releases(change)
     return [(name, value) for name, value in rows if value]
+
+
+def _format_speed(change: RunChange) -> str:
+    """Return `about 7 % slower per token, not counting optimizer.name`, or nothing if no effect is known."""
+    if change.slowdown is None:
+        return ""
+    names = [name.removesuffix("_") for name in change.uncounted]
+    rest = f", not counting {_format_names(names)}" if names else ""
+    return f"{format_slowdown(change.slowdown)} per token{rest}"
+
+
+def _format_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_KEYS]) + (", ..." if len(names) > _MAX_KEYS else "")
 
 
 def _join_sides(values: Sequence[Any]) -> str:
@@ -361,7 +408,7 @@ def _list_releases(change: RunChange) -> Iterator[tuple[str, str]]:
 
 
 def _format_release(item: ReleaseChange) -> str:
-    keys = ", ".join(item.keys[:_MAX_KEYS]) + (", ..." if len(item.keys) > _MAX_KEYS else "")
+    keys = _format_names(item.keys)
     verb = "changes" if len(item.keys) == 1 else "change"
     note = f" ({format_count(len(item.keys), 'key')} {verb} meaning: {keys})" if item.keys else ""
     return f"{item.package} {item.before} -> {item.after}{note}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.hardware.catalogue import Price
+from cfglint_train.hardware.catalogue import Hardware, Price
 from cfglint_train.plan.length import compute_max_steps
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.assumptions import list_assumptions
@@ -29,6 +29,11 @@ class Cost(Frozen):
     """Price of all GPUs for `hours`; None if no price or no number of GPUs is stated."""
 
 
+def compute_hours(tokens: float, tokens_per_second: float) -> float:
+    """Return the hours in which a throughput processes some tokens."""
+    return tokens / tokens_per_second / _SECONDS
+
+
 def compute_tokens_per_step(run: Run) -> int | None:
     """Return the tokens of an optimizer step with sequences of the full length, or None if a factor is unknown."""
     batch, length = run.plan.batch, run.plan.sequence.length
@@ -39,12 +44,12 @@ def compute_tokens_per_step(run: Run) -> int | None:
     return batch.global_ * length * (2 if batch.pairs else 1)
 
 
-def compute_cost(run: Run) -> Cost | None:
-    """Return the time and cost of a run.
+def compute_cost(run: Run, hardware: Hardware | None = None) -> Cost | None:
+    """Return the time and cost of a run at the rates of `hardware`; without it, of its own hardware.
 
     Return None if no throughput is stated, or if neither the steps, the tokens nor the samples of the run are.
     """
-    batch, hardware = run.plan.batch, run.hardware
+    batch, hardware = run.plan.batch, hardware or run.hardware
     if hardware.tokens_per_second is None or run.plan.method.stage in _ROLLOUT_STAGES:
         return None
     tokens, is_limit = batch.tokens, False
@@ -55,7 +60,7 @@ def compute_cost(run: Run) -> Cost | None:
             return None
         tokens = steps * tokens_per_step
         is_limit = batch.steps is None or "sequence.length" in assumed
-    hours = tokens / hardware.tokens_per_second / _SECONDS
+    hours = compute_hours(tokens, hardware.tokens_per_second)
     gpus, price = run.plan.world_size, hardware.price_per_gpu_hour
     if price is None or gpus is None or not assumed.isdisjoint(_CLUSTER):
         return Cost(tokens, is_limit, hours, None)

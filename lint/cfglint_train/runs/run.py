@@ -272,10 +272,23 @@ class Run:
 
     def _build_changed(self, changes: Mapping[Field, Any]) -> Run:
         stated_plan = ResolvedPlan(self.stated_plan.values)
-        for field, value in changes.items():
+        for field, value in self._add_copies(changes).items():
             current = stated_plan.values.get(field)
             stated_plan.put(field, value, current.origin if current is not None else Origin("user", note="a fix"))
         return _infer_run(self.inputs, stated_plan, self.architecture)
+
+    def _add_copies(self, changes: Mapping[Field, Any]) -> Mapping[Field, Any]:
+        """Return changes with those of the fields whose settings copy a changed setting."""
+        stated, copies = self.stated_plan.values, self.compute_once(_list_copies)
+        result, pending = dict(changes), list(changes) if copies else []
+        while pending:
+            field = pending.pop()
+            current = stated.get(field)
+            for copy in () if current is None else copies.get((current.origin.framework, current.origin.key), ()):
+                if copy not in result and stated[copy].value == current.value:
+                    result[copy] = result[field]
+                    pending.append(copy)
+        return result
 
     def assume_fields(self, notes: Mapping[Field, str]) -> Run:
         """Return the same job with some stated fields marked as assumed, each with a note."""
@@ -460,6 +473,15 @@ def build_run(inputs: RunInputs) -> Run:
         run = _infer_run(run.inputs, plan, architecture)
     run.model_problem = problem
     return run
+
+
+def _list_copies(run: Run) -> dict[tuple[str, str], list[Field]]:
+    """Return the fields whose settings copy another setting, by its framework and key."""
+    copies: dict[tuple[str, str], list[Field]] = {}
+    for field, (_, origin) in run.stated_plan.values.items():
+        if origin.follows:
+            copies.setdefault((origin.framework, origin.follows), []).append(field)
+    return copies
 
 
 _GPUS: Final[Field] = "launch.gpus_per_node"

@@ -95,13 +95,15 @@ class Statements:
         """Return the facts about cluster and releases for a document; the strongest source wins.
 
         The sources, from weakest to strongest, are its launch, the settings, `releases`, pragmas in the other files of
-        the run, its own pragmas, and flags. Raise `FactError` if a fact is invalid.
+        the run, its own pragmas, and flags. A launch that is about to run overrides the settings where it states a fact
+        without an assumption. Raise `FactError` if a fact is invalid.
         """
         settings = self.settings_for(document.path)
         origin = Origin("user", note=os.path.basename(settings.source or "settings"))
         layers = [
             launch or {},
             {name: FieldValue(text, origin) for name, text in settings.collect_facts(document.path).items()},
+            {} if self.command_line.launch is None else _select_stated(launch or {}),
             releases or {},
             *(_read_pragma_facts(other) for other in other_documents),
             _read_pragma_facts(document),
@@ -114,6 +116,10 @@ class Statements:
         for layer in layers:
             facts = cluster_facts.merge_facts(facts, layer)
         return facts
+
+
+def _select_stated(launch: Mapping[str, FieldValue]) -> Mapping[str, FieldValue]:
+    return {name: fact for name, fact in launch.items() if not fact.origin.assumption}
 
 
 def _read_agreed_releases(scripts: Iterable[Document]) -> Mapping[str, FieldValue]:

@@ -21,7 +21,7 @@ VISIBLE_GPU_OPTIONS: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node
 """Options by which a script limits the GPUs that its programs see. The launcher decides how many of them are used."""
 
 RATES: Final = ("tokens-per-second", "price-per-gpu-hour")
-"""Facts about the speed and the price of a run on its GPUs, from which its time and cost follow."""
+"""Facts about the speed of a run on all its GPUs and their price, from which its time and cost follow."""
 
 HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk", *RATES)
 _COUNTS: Final = ("nodes", "gpus-per-node")
@@ -91,17 +91,19 @@ def merge_facts(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) 
     """Merge the facts of two sources; the stronger source wins.
 
     If the stronger source names a GPU, `gpu-memory` of the weaker source is dropped, because it may belong to another
-    GPU. So are the rates, if the weaker source names another GPU.
+    GPU. So are the rates, if the weaker source names another GPU, and the throughput, if it states another number.
     """
     result = dict(weaker)
     if "gpu" in stronger:
         result.pop("gpu-memory", None)
-        if "gpu" in weaker and _get_text(weaker["gpu"]) != _get_text(stronger["gpu"]):
-            for name in RATES:
-                result.pop(name, None)
+    differing = {
+        name for name in weaker.keys() & stronger.keys() if _get_text(weaker[name]) != _get_text(stronger[name])
+    }
+    for name in RATES if "gpu" in differing else RATES[:1] if differing.intersection(CLUSTER_FACTS) else ():
+        result.pop(name, None)
     result.update(stronger)
     return result
 
 
-def _get_text(stated: object) -> object:
-    return stated.value if isinstance(stated, FieldValue) else stated
+def _get_text(stated: object) -> str:
+    return str(stated.value if isinstance(stated, FieldValue) else stated)

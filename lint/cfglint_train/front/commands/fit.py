@@ -98,43 +98,31 @@ def fit(argv: list[str]) -> int:
     return FINDINGS if result.hopeless or tight or (result.needs_change and not is_change) else CLEAN
 
 
-_EXCLUDED: Final = ("diff", "write", "max", "gpu", "gpu_memory", "gpus_per_node", "nodes")
+_EXCLUDED: Final = (
+    *("diff", "write", "max"), *("gpu", "gpu_memory", "gpus_per_node", "nodes"),
+    *("tokens_per_second", "price_per_gpu_hour"),
+)  # fmt: skip
 """Flags that cannot be combined with `--across`, as argparse spells them."""
 
 
 def _compare_hardware(options: Any) -> int:
     """Print the table of `--across`, and return 1 if a run fits nowhere as it is."""
     from cfglint_train import api
-    from cfglint_train.fitting.across import compare_hardware
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.front.commands.estimation import choose_style
-    from cfglint_train.hardware.offers import read_offers
     from cfglint_train.reports import across as report
 
     flag = next((name for name in _EXCLUDED if getattr(options, name)), None)
     if flag is not None:
         raise UsageError(f"--across cannot be used with --{flag.replace('_', '-')}")
-    offers = read_offers(options.across)
     paths, sources = read_inputs(options)
-    results = []
-    for offer in offers:
-        nodes = 1 if offer.nodes is None and offer.gpus_per_node is not None else offer.nodes
-        lint_options = build_options(options).replace(gpu=offer.gpu, gpus_per_node=offer.gpus_per_node, nodes=nodes)
-        results.append(api.fit(paths, lint_options, sources, keep=options.keep, goal=options.goal))
-    by_run = [
-        {(item.run.main.document.path, item.run.main.root): item for item in result.ladders} for result in results
-    ]
-    tables = [
-        (run[0], compare_hardware(offers, [ladders[run] for ladders in by_run]))
-        for run in by_run[0]
-        if all(run in ladders for ladders in by_run)
-    ]
-    first = results[0]
-    print_remarks([*format_troubles(first.raw), *format_verbose(first.raw, options)])
+    lint_options = build_options(options)
+    result = api.fit_across(options.across, paths, lint_options, sources, keep=options.keep, goal=options.goal)
+    print_remarks([*format_troubles(result.raw), *format_verbose(result.raw, options)])
     render = {"json": report.render_json, "html": report.render_html}.get(options.output_format)
-    write_report(render(tables) if render else report.render_text(tables, choose_style(options)), options)
-    is_complete = report_gaps([alternatives.run for alternatives in first.ladders], first.raw, options.paths)
-    if first.raw.troubles or not is_complete:
+    write_report(render(result.tables) if render else report.render_text(result.tables, choose_style(options)), options)
+    runs = [alternatives.run for alternatives in result.results[0].ladders]
+    is_complete = report_gaps(runs, result.raw, options.paths)
+    if result.raw.troubles or not is_complete:
         return TROUBLE
-    fits = all(any(row.headroom is not None and not row.change for row in rows) for _, rows in tables)
-    return CLEAN if fits else FINDINGS
+    return CLEAN if result.fits else FINDINGS

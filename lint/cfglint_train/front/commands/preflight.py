@@ -120,13 +120,14 @@ def select_environment(command: Sequence[str], environment: Mapping[str, str]) -
     """
     from cfglint_train.foundation.redact import build_redaction
 
-    program = os.path.basename(command[0])
+    words, inherited = _split_env(command, environment)
+    program = os.path.basename(words[0]) if words else ""
     if program in _FOREIGN:
         return {}
-    selected = {**environment}
+    selected = dict(inherited)
     if program in _SLURM:
-        selected = {name: text for name, text in environment.items() if not name.startswith(("SLURM_", "SBATCH_"))}
-        exports = _find_export(command, environment)
+        selected = {name: text for name, text in inherited.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+        exports = _find_export(words, inherited)
         if exports is not None:
             kept = [name for name in exports if "=" not in name]
             assigned = dict(name.split("=", 1) for name in exports if "=" in name)
@@ -138,6 +139,25 @@ def select_environment(command: Sequence[str], environment: Mapping[str, str]) -
         for name, text in selected.items()
         if not any(word in name.lower() for word in _SECRET_NAMES) and redact(f"{name}={text}") == f"{name}={text}"
     }
+
+
+def _split_env(command: Sequence[str], environment: Mapping[str, str]) -> tuple[Sequence[str], dict[str, str]]:
+    """Return the command that `env NAME=value COMMAND` runs, and its variables; other commands are unchanged."""
+    words, variables = [*command], {**environment}
+    if os.path.basename(words[0]) != "env":
+        return words, variables
+    del words[0]
+    while words and (words[0].startswith("-") or "=" in words[0]):
+        word = words.pop(0)
+        if word in ("-", "-i", "--ignore-environment"):
+            variables.clear()
+        elif word in ("-u", "--unset"):
+            variables.pop(words.pop(0) if words else "", None)
+        elif word.startswith("--unset="):
+            variables.pop(word.removeprefix("--unset="), None)
+        elif not word.startswith("-"):
+            name, _, variables[name] = word.partition("=")
+    return words, variables
 
 
 def _find_export(command: Sequence[str], environment: Mapping[str, str]) -> list[str] | None:
