@@ -18,9 +18,6 @@ from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Final
 
 _MIB: Final = 2**20
-_MAX_LINE: Final = 2**20
-"""Maximum length of a line in characters; longer lines are cut."""
-
 OUT_OF_MEMORY: Final = "out of memory"
 
 
@@ -102,19 +99,7 @@ def read_figures(path: str) -> list[Figure]:
 
     Raise UsageError if the log states none, and OSError if it cannot be read.
     """
-    return find_figures(_split_lines(regular_files.read_pieces(path)), path)
-
-
-def _split_lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a text that comes in pieces; progress bars end lines with a carriage return."""
-    rest = ""
-    for piece in pieces:
-        *lines, rest = re.split(r"[\r\n]+", rest + piece)
-        yield from lines
-        if len(rest) > _MAX_LINE:
-            yield rest
-            rest = ""
-    yield rest
+    return find_figures(regular_files.split_lines(regular_files.read_pieces(path)), path)
 
 
 def find_figures(lines: Iterable[str], name: str) -> list[Figure]:
