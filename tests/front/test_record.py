@@ -359,7 +359,7 @@ def test_a_file_with_several_runs_or_none_is_refused(here):
     (here / "train.sh").write_text("echo\n")
     outcome = record(here, config="train.sh")
     assert outcome.code == 2
-    assert "train.sh: 0 runs; record needs one" in outcome.err
+    assert "train.sh: 0 runs; name a file with one" in outcome.err
     outcome = record(here, config="missing.yaml")
     assert outcome.code == 2
     outcome = record(here, log="missing.log")

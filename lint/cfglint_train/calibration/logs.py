@@ -16,11 +16,9 @@ from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Final
+from cfglint_train.postmortem.messages import list_torch_messages
 
 _MIB: Final = 2**20
-_MAX_LINE: Final = 2**20
-"""Maximum length of a line in characters; longer lines are cut."""
-
 OUT_OF_MEMORY: Final = "out of memory"
 
 
@@ -89,12 +87,6 @@ _TRAINER_PARTS: Final = (
     "before_init_mem_gpu", "init_mem_gpu_alloc_delta", "train_mem_gpu_alloc_delta", "train_mem_gpu_peaked_delta",
 )  # fmt: skip
 """Figures whose sum is the peak of `train`; they start at what was allocated before the trainer was made."""
-# torch c10/cuda/CUDACachingAllocator.cpp: up to 2.0 the sizes are in brackets, since 2.1 in sentences.
-_SIZE: Final = r"([0-9.]+) ([KMGT]iB|bytes)"
-_OUT_OF_MEMORY: Final = compile_on_use(
-    rf"(?:CUDA|HIP) out of memory\. Tried to allocate {_SIZE}.{{0,400}}?"
-    rf"(?:; {_SIZE} already allocated|[Oo]f the allocated memory {_SIZE} is allocated by PyTorch)"
-)
 
 
 def read_figures(path: str) -> list[Figure]:
@@ -102,19 +94,7 @@ def read_figures(path: str) -> list[Figure]:
 
     Raise UsageError if the log states none, and OSError if it cannot be read.
     """
-    return find_figures(_split_lines(regular_files.read_pieces(path)), path)
-
-
-def _split_lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of a text that comes in pieces; progress bars end lines with a carriage return."""
-    rest = ""
-    for piece in pieces:
-        *lines, rest = re.split(r"[\r\n]+", rest + piece)
-        yield from lines
-        if len(rest) > _MAX_LINE:
-            yield rest
-            rest = ""
-    yield rest
+    return find_figures(regular_files.split_lines(regular_files.read_pieces(path)), path)
 
 
 def find_figures(lines: Iterable[str], name: str) -> list[Figure]:
@@ -162,9 +142,9 @@ def _find_plain(line: str) -> Iterator[Figure]:
     for match in _SUMMARY.finditer(line):
         size = float(match[2]) * _UNITS.get(match[3].lower(), 0)
         yield Figure(_SUMMARY_COUNTERS[match[1]], size, "torch's memory summary")
-    for match in _OUT_OF_MEMORY.finditer(line):
-        sizes = [float(match[at]) * _UNITS[match[at + 1].lower()] for at in (1, 3, 5) if match[at] is not None]
-        yield Figure("allocated", sum(sizes), OUT_OF_MEMORY, is_bound=True)
+    for message in list_torch_messages(line):
+        if message.allocated is not None:
+            yield Figure("allocated", message.allocated + (message.tried or 0), OUT_OF_MEMORY, is_bound=True)
 
 
 def _explain_absence(trainer: dict[str, int], ambiguous: str) -> str:

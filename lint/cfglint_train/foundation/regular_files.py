@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
@@ -161,6 +161,23 @@ def read_pieces(path: str) -> Iterator[str]:
     with open(path, encoding="utf-8", errors="replace", newline="") as file:
         while piece := file.read(2**20):
             yield piece
+
+
+_LINE_ENDS: Final = compile_on_use(r"[\r\n]+")
+_MAX_LINE: Final = 2**20
+"""Maximum length of a line of a log in characters; longer lines are cut."""
+
+
+def split_lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a text that comes in pieces; progress bars end lines with a carriage return."""
+    rest = ""
+    for piece in pieces:
+        *lines, rest = _LINE_ENDS.split(rest + piece)
+        yield from lines
+        if len(rest) > _MAX_LINE:
+            yield rest
+            rest = ""
+    yield rest
 
 
 def is_below(path: str, folder: str) -> bool:

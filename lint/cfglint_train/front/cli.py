@@ -18,7 +18,7 @@ from cfglint_train.front.commands.output import sanitize
 
 Command = Callable[[list[str]], int]
 
-# Command -> its module below `cfglint_train.front`, which has a function with the command's name.
+# Command -> its module below `cfglint_train.front`, which has a function with the command's name (`-` is `_`).
 COMMANDS: Final = {
     "calibrate": "commands.calibrate",
     "check": "commands.check",
@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "models": "commands.models",
     "schema": "commands.schema",
     "server": "commands.server",
+    "why-oom": "commands.why_oom",
 }
 
 
@@ -53,7 +54,7 @@ def load_command(name: str) -> Command:
 
     The function raises UsageError and OSError.
     """
-    function: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
+    function: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name.replace("-", "_"))
     return function
 
 

@@ -45,7 +45,7 @@ def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[
 
 
 def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
-    judgement, solution = alternatives.judgement, alternatives.solution
+    judgement = alternatives.judgement
     if judgement is None:
         gap = answer.find_gap(alternatives.run)
         yield from () if gap is None else (f"  memory not checked: {gap.message}; {gap.help}",)
@@ -60,19 +60,7 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         yield "  each change alone (* chosen, ! unsafe)"
         yield from _render_alternatives(alternatives.alternatives, style)
     yield ""
-    if solution is not None:
-        # As with --fix, an assumed release is not counted as an assumption: the change has the same effect in every
-        # release in which the run does not fit.
-        has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
-        yield from _render_solution(solution, has_assumptions)
-    elif not alternatives.lacks_room:
-        yield _describe_no_change(judgement, *alternatives.host_and_disk)
-        if any(item.is_safe and item.verdict == "fits" != judgement.verdict for item in alternatives.alternatives):
-            yield "  a slower change makes it fit: see --goal throughput"
-    else:
-        yield "  no change to these files makes it fit"
-    if alternatives.hardware_need is not None:
-        yield f"  {alternatives.hardware_need.description}"
+    yield from render_change(alternatives)
     if alternatives.offload is not None:
         yield f"  {alternatives.offload}; offered only if you state a host memory that is large enough"
     if alternatives.maximized_field is not None:
@@ -83,6 +71,26 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         elif not alternatives.largest:
             largest += f" ({key}: 1 does not fit either)"
         yield f"  largest {key} that fits, with everything else unchanged: {largest}"
+
+
+def render_change(alternatives: Alternatives) -> Iterator[str]:
+    """Yield the proposed change, or the reason why there is none, of a run with an estimate."""
+    assert alternatives.judgement is not None
+    judgement, solution = alternatives.judgement, alternatives.solution
+    if solution is not None:
+        # As with --fix, an assumed release is not counted as an assumption: the change has the same effect in every
+        # release in which the run does not fit.
+        assumptions = estimate.list_assumptions(alternatives.run)
+        has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
+        yield from _render_solution(solution, has_assumptions)
+    elif not alternatives.lacks_room:
+        yield _describe_no_change(judgement, *alternatives.host_and_disk)
+        if any(item.is_safe and item.verdict == "fits" != judgement.verdict for item in alternatives.alternatives):
+            yield "  a slower change makes it fit: see --goal throughput"
+    else:
+        yield "  no change to these files makes it fit"
+    if alternatives.hardware_need is not None:
+        yield f"  {alternatives.hardware_need.description}"
 
 
 def _describe_no_change(*judgements: Judgement) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.front.commands.options import build_options
-from cfglint_train.front.commands.output import format_troubles, print_lines
+from cfglint_train.front.commands.output import print_lines
 from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 Outcome = tuple[int, Iterator[str]]
@@ -147,20 +147,17 @@ def _record_run(arguments: list[str]) -> Outcome:
     from cfglint_train.calibration import record
     from cfglint_train.calibration.logs import read_figures
     from cfglint_train.foundation.roots import Roots
+    from cfglint_train.front.commands.estimation import estimate_only_run
 
     lint_options = build_options(options)
     figures = read_figures(options.log)
-    result = api.estimate([options.run], lint_options).raw
-    runs = list(result.runs)
-    if len(runs) != 1:
-        troubles = [*format_troubles(result)] or [f"{options.run}: {len(runs)} runs; record needs one"]
-        raise UsageError(troubles[0].removeprefix("error: "))
+    run = estimate_only_run(options.run, lint_options)
     path = options.to
     if path is None:
         path = api.settings(lint_options, options.run).find_measurements(options.run, Roots())
         if path is None:
             raise UsageError("--isolated ignores the settings; say where to write with --to")
-    return 0, record.format_recorded(record.record(runs[0], figures, path))
+    return 0, record.format_recorded(record.record(run, figures, path))
 
 
 _SUBCOMMANDS: Final[dict[str, Callable[[list[str]], Outcome]]] = {

@@ -40,6 +40,7 @@ commands:
   fit FILE          the smallest change that makes a run fit its GPUs
   diff [BASE]       what a change does to each run, before and after
   preflight -- CMD  check a launch, then run it
+  why-oom LOG       why a run ran out of memory, from its log
   migrate --to R    rewrite configurations for another release
   demo              try cfglint on five broken configs
   init [FOLDER]     set up a repository: settings, pre-commit hook, workflow

@@ -12,7 +12,9 @@ from cfglint_train.reports.json import encode
 from cfglint_train.reports.style import PLAIN, Style
 
 if TYPE_CHECKING:
+    from cfglint_train.api import Options
     from cfglint_train.judging.result import Result
+    from cfglint_train.runs.run import Run
     from cfglint_train.whatif.plan_file import StatedPlan
 
 CLUSTER_FLAGS: Final = ("nodes", "gpus_per_node", "gpu", "gpu_memory", "host_memory", "disk")
@@ -46,6 +48,20 @@ def read_plan(path: str, options: Any) -> StatedPlan:
 
     facts = {name.replace("_", "-"): value for name in CLUSTER_FLAGS if (value := getattr(options, name)) is not None}
     return plan_file.read_plan_file(path, facts, *load_user_config(options.model_config, options.online))
+
+
+def estimate_only_run(path: str, options: Options) -> Run:
+    """Return the run in a file. Raise UsageError if the file has none or several, or cannot be read."""
+    from cfglint_train import api
+    from cfglint_train.foundation.errors import UsageError
+    from cfglint_train.front.commands.output import format_troubles
+
+    result = api.estimate([path], options).raw
+    runs = list(result.runs)
+    if len(runs) != 1:
+        troubles = [*format_troubles(result)] or [f"{path}: {len(runs)} runs; name a file with one"]
+        raise UsageError(troubles[0].removeprefix("error: "))
+    return runs[0]
 
 
 def choose_style(options: Any) -> Style:

@@ -27,9 +27,10 @@ SCREEN: Final = 65
 """Maximum number of lines of a help text that fits one screen."""
 _RARE_FLAGS: Final = frozenset((
     "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
-    "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "max_cpu_seconds",
-    "model_config", "model_folder", "no_baseline", "no_cache", "online", "output_file", "price_per_gpu_hour", "quiet",
-    "require_checked", "shown", "stdin_filename", "tokens_per_second", "verbose", "write_baseline",
+    "explain", "fail_on", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs",
+    "max_cpu_seconds", "model_config", "model_folder", "no_baseline", "no_cache", "online", "output_file",
+    "price_per_gpu_hour", "quiet", "require_checked", "shown", "stdin_filename", "tokens_per_second", "verbose",
+    "write_baseline",
 ))  # fmt: skip
 """Flags, as argparse spells them, that `--help` omits if not all flags fit on one screen."""
 
