@@ -610,6 +610,43 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_hover_in_code_is_about_the_value_under_the_cursor(tmp_path: Path) -> None:
+    """A value has one hover wherever the script writes it: as an argument, an attribute, a constant or an option."""
+    folder = REPOSITORY / "fixtures" / "olmo_core"
+
+    async def steps(editor: Editor) -> None:
+        for file, places in (
+            (
+                "example_style.py",
+                (
+                    ("256 * 1024", "data_loader.global_batch_size"),
+                    ("16 * 1024", "train_module.rank_microbatch_size"),
+                    ("max_sequence_length=opts", "train_module.max_sequence_length"),
+                    ("2048", "dataset.sequence_length"),
+                    ("ephemeral_save_interval", "trainer.callbacks.saver.ephemeral_save_interval"),
+                ),
+            ),
+            (
+                "derivative_style.py",
+                (
+                    ("8192 * 2", "train_module.rank_microbatch_size"),
+                    ("max_sequence_length=8192", "dataset.sequence_length"),
+                    ("8192,", "dataset.sequence_length"),
+                    ("10000", "trainer.callbacks.checkpointer.save_interval"),
+                    ("context,", None),
+                ),
+            ),
+            ("internal_style.py", (("4 * 1024", "train_module.max_sequence_length"), ("TransformerConfig:", None))),
+        ):
+            document = editor.open(tmp_path / file, (folder / file).read_text())
+            await editor.wait(document)
+            for words, title in places:
+                hover = await editor.hover(document, words)
+                assert hover is None if title is None else str(hover).startswith(f"**`{title}`**"), (file, words)
+
+    run(steps, tmp_path)
+
+
 def test_an_abbreviated_flag_is_explained_as_the_flag(tmp_path: Path) -> None:
     """Argparse accepts the beginning of a flag if no other flag begins like it."""
     text = "deepspeed --module openrlhf.cli.train_sft --pretrain x --zero 3 --micro_train_batch 4 --max 2048 --lora 8\n"

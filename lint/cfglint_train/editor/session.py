@@ -6,10 +6,10 @@ Nothing here knows the language server protocol: paths, texts and characters in,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train import api
-from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence
+from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence, Span
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.python.notebook import NotebookDocument
 from cfglint_train.foundation import filesystem, regular_files
@@ -225,46 +225,36 @@ def _find_byte(document: Document, text: str, offset: int) -> int:
 
 
 def find_route(document: Document, offset: int) -> tuple[Route, Node] | None:
-    """Return the route of the innermost key or value at a byte of a document, with its node, or None."""
-    route: list[str | int] = []
-    node: Node | None = document.root
-    innermost: Node | None = None
-    while node is not None:
-        step, node, is_key = _step_into(node, offset)
-        if step is None:
-            break
-        route.append(step)
-        innermost = node
-        if is_key:
-            break
-    return None if innermost is None else (tuple(route), innermost)
+    """Return the route of the smallest setting, section or item at a byte of a document, with its node, or None.
+
+    A section does not contain its settings in every syntax: a script's sections are where its code creates them.
+    """
+    covering = (
+        (span.end - span.start, route, node)
+        for route, node, spans in _list_places(document, document.root, ())
+        for span in spans
+        if span.start <= offset <= span.end
+    )
+    _, route, node = min(covering, key=lambda place: place[0], default=(0, (), None))
+    return None if node is None else (route, node)
 
 
-def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, bool]:
-    """Return the step, the child and whether the offset is in the child's key; a step of None if there is no child."""
+def _list_places(document: Document, node: Node | None, route: Route) -> Iterator[tuple[Route, Node, Iterable[Span]]]:
+    """Yield the settings and items below a node, each with its route and the parts of the text that state it."""
     if isinstance(node, MappingNode):
         for entry in node.entries:
-            if entry.name is not None and _covers_entry(entry, offset):
-                return entry.name, entry.value, offset <= entry.key.span.end and not is_dotted(entry)
+            if entry.name is not None:
+                inner = (*route, entry.name)
+                if not is_dotted(entry):
+                    yield inner, entry.value, document.list_spans(entry)
+                yield from _list_places(document, entry.value, inner)
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
-            if _covers(item, offset):
-                return index, item, False
-    return None, None, False
-
-
-def _covers(node: Node, offset: int) -> bool:
-    """Return whether an offset is in a node. The span of a command may not cover its arguments."""
-    if node.span.start <= offset <= node.span.end:
-        return True
-    return isinstance(node, MappingNode) and any(_covers_entry(entry, offset) for entry in node.entries)
-
-
-def _covers_entry(entry: Entry, offset: int) -> bool:
-    """Return whether an offset is in an entry, or in another option that sets a key of the same section."""
-    if entry.span.start <= offset <= entry.span.end:
-        return True
-    return is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
+            inner = (*route, index)
+            if isinstance(item, (MappingNode, Sequence)):
+                yield from _list_places(document, item, inner)
+            else:
+                yield inner, item, (item.span,)
 
 
 def is_dotted(entry: Entry) -> bool:
