@@ -704,6 +704,31 @@ def test_a_fact_has_the_line_ends_of_the_file(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_a_budget_that_assumes_the_gpu_offers_to_state_it(tmp_path: Path) -> None:
+    """The line below a budget states the GPU although no finding rests on it; other lines do not offer that."""
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", SFT)
+        diagnostics = await editor.wait(document)
+        assert not [one for one in diagnostics if "GPU" in one.message]
+        for words, is_offered in (("base_model", True), ("micro_batch_size", True), ("optimizer", False)):
+            place = editor.locate(document, words)
+            answer = await editor.client.text_document_code_action_async(
+                types.CodeActionParams(document, types.Range(place, place), types.CodeActionContext([]))
+            )
+            titles = {one.title for one in answer or [] if isinstance(one, types.CodeAction)}
+            assert ("State that gpu is A100-80GB" in titles) == is_offered, words
+        actions = await editor.list_actions(document)
+        editor.change(document, editor.edit(actions["State that gpu is A100-80GB"].edit)[document.uri])
+        await editor.wait(document)
+        (lens, *_) = await editor.client.text_document_code_lens_async(types.CodeLensParams(document)) or []
+        assert lens.command
+        assert "assumed" not in lens.command.title
+        assert not [title for title in await editor.list_actions(document) if "gpu is" in title]
+
+    run(steps, tmp_path)
+
+
 def test_a_file_that_does_not_parse_has_one_diagnostic(tmp_path: Path) -> None:
     """The reason why a file is not checked does not repeat its syntax error."""
 
