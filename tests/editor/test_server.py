@@ -310,20 +310,43 @@ def test_completion_knows_the_release(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+BROKEN = (
+    "unfinis\n",
+    "hub_model_id: [a, b\n",
+    'wandb_name: "x\n',
+    "strict: false\n   sequence_len: 7\n",
+    "\tx: 1\n",
+    "日本: [\n",
+)
+"""Lines with which a YAML text does not parse."""
+
+
+def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
+    """Settings above and below a line that does not parse keep hover and outline, and follow the text."""
+
+    async def steps(editor: Editor) -> None:
+        for number, line in enumerate(BROKEN):
+            for text in (f"{line}{SFT}", f"{SFT}{line}", f"{SFT}{line.rstrip()}"):
+                document = editor.open(tmp_path / f"sft{number}-{len(editor.texts)}.yaml", text)
+                assert [one.code for one in await editor.wait(document)] == ["SYN002"]
+                for size in ("4", "3"):
+                    editor.change(document, text.replace("size: 4", f"size: {size}"))
+                    assert f"`batch.micro` = `{size}`" in str(await editor.hover(document, "micro_batch_size")), text
+                symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+                outline = [one for one in symbols or [] if isinstance(one, types.DocumentSymbol)]
+                (symbol,) = [one for one in outline if one.name == "optimizer"]
+                assert symbol.range.start == editor.locate(document, "optimizer", 0)
+
+    run(steps, tmp_path)
+
+
 def test_completion_below_broken_lines(tmp_path: Path) -> None:
     """Lines above and below the cursor that do not parse do not end the completion of keys and values."""
     config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
     companion = config.parent / "ds_z3_config.json"
-    broken = (
-        "unfinis\n",
-        "hub_model_id: [a, b\n",
-        'wandb_name: "x\n',
-        "strict: false\n   sequence_len: 7\n",
-        "\tx: 1\n",
-    )
 
     async def steps(editor: Editor) -> None:
-        for number, line in enumerate(broken):
+        for number, line in enumerate(BROKEN):
             for text, where, label in (
                 (f"{line}{SFT}gradient_acc", "gradient_acc", "gradient_accumulation_steps"),
                 (f"{SFT}{line}datasets:\n  - path: x\n    ty\nval_set_size: 0\n", "    ty", "type"),
