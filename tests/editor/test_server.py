@@ -95,6 +95,7 @@ def test_the_largest_size_is_that_of_fit(tmp_path: Path) -> None:
                 expected = f"largest that fits: {run.largest:,}" if run.largest else "no value is sure to fit"
                 hover = str(await editor.hover(document, key))
                 assert expected in hover or f"`{name}`" not in hover, file
+                assert run.largest or f"`{name}`" not in hover or "of host memory" in hover.split("no value is sure")[1]
                 stated.add(expected if f"`{name}`" in hover else "")
         assert len(stated) == 3
 
@@ -723,6 +724,21 @@ def test_a_fact_has_the_line_ends_of_the_file(tmp_path: Path) -> None:
         (action, *_) = [action for title, action in actions.items() if title.startswith("State that gpu")]
         changed = editor.edit(action.edit)[document.uri]
         assert changed.count("\n") == changed.count("\r\n") == text.count("\n") + 1
+
+    run(steps, tmp_path)
+
+
+def test_hover_says_each_kind_and_each_peak_once(tmp_path: Path) -> None:
+    """Kinds of value have no doubles, and a list is not confused with its items; a key of two fields has one peak."""
+    text = SFT + "lora_target_modules: [q_proj]\nadapter: lora\nlora_r: 8\nbf16: true\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        await editor.wait(document)
+        assert "\n\ntext or list of text; default" in str(await editor.hover(document, "lora_target_modules"))
+        lines = str(await editor.hover(document, "bf16")).split("\n\n")
+        assert len(lines) == len(set(lines))
+        assert [line for line in lines if line.startswith("peak ")]
 
     run(steps, tmp_path)
 

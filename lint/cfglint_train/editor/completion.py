@@ -10,7 +10,7 @@ from json import dumps
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
 from cfglint_train.documents.document import Mapping, Route
-from cfglint_train.editor.hover import find_fact, find_place, format_kind
+from cfglint_train.editor.hover import find_fact, find_place, format_kinds
 from cfglint_train.editor.mending import MARKER, blank_broken_lines
 from cfglint_train.editor.session import Session, Setting, detect_syntax, is_dotted
 from cfglint_train.foundation.expressions import compile_on_use
@@ -175,7 +175,6 @@ def _list_choices(fact: KeyFact) -> Iterator[Any]:
 
 def _describe(fact: KeyFact) -> str:
     """Return the kind of value and the default, for one line of a list."""
-    kinds = " or ".join(dict.fromkeys(filter(None, map(format_kind, fact.list_kinds()))))
     schema = fact.get_schema()
     default = f", default {dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else ""
-    return f"{kinds}{default}".replace("`", "")
+    return f"{format_kinds(fact.list_kinds())}{default}".replace("`", "")
