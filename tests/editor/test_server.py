@@ -626,6 +626,7 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
             ("compile_model=True,", "compile_m", "compile_model"),
             ("cancel_check_interval=1,", "canc,", "cancel_check_interval"),
             ("lr=3e-4", "weig", "weight_decay"),
+            ("save_interval=1000, max_checkpoints=None", "ephem", "ephemeral_save_interval"),
         ):
             editor.change(document, text.replace(line, typed))
             offered = await editor.complete(document, editor.locate(document, typed, 4))
