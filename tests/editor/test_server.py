@@ -516,35 +516,51 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
     run(steps, tmp_path, command=("-c", program))
 
 
-def test_hints_at_line_ends_where_there_are_no_lenses(tmp_path: Path) -> None:
-    """A client like Helix, which counts bytes and shows no code lenses, has the budget as inlay hints."""
-    text = SFT.replace("Qwen/Qwen2.5-0.5B", 'Qwen/Qwen2.5-0.5B # "训练🚀"').replace("size: 4", 'size: !!int "4" # 🚀')
+@pytest.mark.parametrize(("encoding", "codec", "unit"), [("utf-8", "utf-8", 1), ("utf-16", "utf-16-le", 2)])
+def test_hints_behind_their_settings_where_there_are_no_lenses(
+    tmp_path: Path, encoding: str, codec: str, unit: int
+) -> None:
+    """A client like Helix, which shows no code lenses, has the budget as hints, at positions in the units it counts."""
+    text = f"{{wandb_name: '训练🚀', {', '.join(SFT.splitlines())}}}\n"
+    general = types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind(encoding)])
+    hints = types.TextDocumentClientCapabilities(inlay_hint=types.InlayHintClientCapabilities())
 
     async def steps(editor: Editor) -> None:
         document = editor.open(tmp_path / "sft.yaml", text)
-        assert editor.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+        assert editor.capabilities.position_encoding == encoding
         await editor.wait(document)
         whole = types.Range(types.Position(0, 0), types.Position(99, 0))
-        hints = await editor.client.text_document_inlay_hint_async(types.InlayHintParams(document, whole))
-        labels = {hint.position.line: str(hint.label) for hint in hints or []}
-        assert "GiB" in labels[0]
-        assert "largest that fits: " in labels[2]
-        lines = text.encode().split(b"\n")
-        assert all(hint.position.character <= len(lines[hint.position.line]) for hint in hints or [])
+        answer = await editor.client.text_document_inlay_hint_async(types.InlayHintParams(document, whole))
+        labels = {hint.position.character: str(hint.label) for hint in answer or []}
+        for setting in ("sequence_len: 2048", "micro_batch_size: 4"):
+            before = text[: text.index(setting) + len(setting)]
+            assert "largest that fits: " in labels[len(before.encode(codec)) // unit]
 
-    run(steps, tmp_path, capabilities=HELIX)
+    run(steps, tmp_path, capabilities=types.ClientCapabilities(general=general, text_document=hints))
 
 
-def test_the_settings_for_helix_and_zed_start_the_server() -> None:
-    """The settings that the documentation shows are valid, and name the command that the other tests run."""
+def test_the_settings_for_helix_and_zed_start_the_server(tmp_path: Path) -> None:
+    """The settings that the documentation shows are valid, and their commands start a server that checks a file."""
     page = (REPOSITORY / "docs" / "editors.md").read_text(encoding="utf-8")
     snippets = {language: re.findall(f"```{language}\n(.*?)```", page, re.DOTALL) for language in ("toml", "json")}
     (helix,) = map(tomllib.loads, snippets["toml"])
-    assert helix["language-server"]["cfglint"] == {"command": "cfglint", "args": ["server"]}
     assert {language["name"] for language in helix["language"]} == {"yaml", "json"}
     assert all(language["language-servers"][0] == "cfglint" for language in helix["language"])
     (zed,) = [settings["lsp"] for settings in map(json.loads, snippets["json"]) if "lsp" in settings]
-    assert zed == {"yaml-language-server": {"binary": {"path": "cfglint", "arguments": ["server"]}}}
+    binary = zed["yaml-language-server"]["binary"]
+    server = helix["language-server"]["cfglint"]
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+    async def steps(editor: Editor) -> None:
+        assert editor.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+        document = editor.open(tmp_path / "sft.yaml", SFT + "unknown_key: 1\n")
+        assert "KEY001" in [one.code for one in await editor.wait(document)]
+
+    for program, arguments in ((server["command"], server["args"]), (binary["path"], binary["arguments"])):
+        module, _, function = scripts[program].partition(":")
+        words = [program, *arguments]
+        start = f"import sys; from {module} import {function}; sys.argv[:] = {words}; sys.exit({function}())"
+        run(steps, tmp_path, command=("-c", start), capabilities=HELIX)
 
 
 def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
