@@ -95,6 +95,7 @@ def test_the_largest_size_is_that_of_fit(tmp_path: Path) -> None:
                 expected = f"largest that fits: {run.largest:,}" if run.largest else "no value is sure to fit"
                 hover = str(await editor.hover(document, key))
                 assert expected in hover or f"`{name}`" not in hover, file
+                assert run.largest or f"`{name}`" not in hover or "of host memory" in hover.split("no value is sure")[1]
                 stated.add(expected if f"`{name}`" in hover else "")
         assert len(stated) == 3
 
@@ -310,20 +311,43 @@ def test_completion_knows_the_release(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+BROKEN = (
+    "unfinis\n",
+    "hub_model_id: [a, b\n",
+    'wandb_name: "x\n',
+    "strict: false\n   sequence_len: 7\n",
+    "\tx: 1\n",
+    "日本: [\n",
+)
+"""Lines with which a YAML text does not parse."""
+
+
+def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
+    """Settings above and below a line that does not parse keep hover and outline, and follow the text."""
+
+    async def steps(editor: Editor) -> None:
+        for number, line in enumerate(BROKEN):
+            for text in (f"{line}{SFT}", f"{SFT}{line}", f"{SFT}{line.rstrip()}"):
+                document = editor.open(tmp_path / f"sft{number}-{len(editor.texts)}.yaml", text)
+                assert [one.code for one in await editor.wait(document)] == ["SYN002"]
+                for size in ("4", "3"):
+                    editor.change(document, text.replace("size: 4", f"size: {size}"))
+                    assert f"`batch.micro` = `{size}`" in str(await editor.hover(document, "micro_batch_size")), text
+                symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+                outline = [one for one in symbols or [] if isinstance(one, types.DocumentSymbol)]
+                (symbol,) = [one for one in outline if one.name == "optimizer"]
+                assert symbol.range.start == editor.locate(document, "optimizer", 0)
+
+    run(steps, tmp_path)
+
+
 def test_completion_below_broken_lines(tmp_path: Path) -> None:
     """Lines above and below the cursor that do not parse do not end the completion of keys and values."""
     config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
     companion = config.parent / "ds_z3_config.json"
-    broken = (
-        "unfinis\n",
-        "hub_model_id: [a, b\n",
-        'wandb_name: "x\n',
-        "strict: false\n   sequence_len: 7\n",
-        "\tx: 1\n",
-    )
 
     async def steps(editor: Editor) -> None:
-        for number, line in enumerate(broken):
+        for number, line in enumerate(BROKEN):
             for text, where, label in (
                 (f"{line}{SFT}gradient_acc", "gradient_acc", "gradient_accumulation_steps"),
                 (f"{SFT}{line}datasets:\n  - path: x\n    ty\nval_set_size: 0\n", "    ty", "type"),
@@ -492,35 +516,51 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
     run(steps, tmp_path, command=("-c", program))
 
 
-def test_hints_at_line_ends_where_there_are_no_lenses(tmp_path: Path) -> None:
-    """A client like Helix, which counts bytes and shows no code lenses, has the budget as inlay hints."""
-    text = SFT.replace("Qwen/Qwen2.5-0.5B", 'Qwen/Qwen2.5-0.5B # "训练🚀"').replace("size: 4", 'size: !!int "4" # 🚀')
+@pytest.mark.parametrize(("encoding", "codec", "unit"), [("utf-8", "utf-8", 1), ("utf-16", "utf-16-le", 2)])
+def test_hints_behind_their_settings_where_there_are_no_lenses(
+    tmp_path: Path, encoding: str, codec: str, unit: int
+) -> None:
+    """A client like Helix, which shows no code lenses, has the budget as hints, at positions in the units it counts."""
+    text = f"{{wandb_name: '训练🚀', {', '.join(SFT.splitlines())}}}\n"
+    general = types.GeneralClientCapabilities(position_encodings=[types.PositionEncodingKind(encoding)])
+    hints = types.TextDocumentClientCapabilities(inlay_hint=types.InlayHintClientCapabilities())
 
     async def steps(editor: Editor) -> None:
         document = editor.open(tmp_path / "sft.yaml", text)
-        assert editor.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+        assert editor.capabilities.position_encoding == encoding
         await editor.wait(document)
         whole = types.Range(types.Position(0, 0), types.Position(99, 0))
-        hints = await editor.client.text_document_inlay_hint_async(types.InlayHintParams(document, whole))
-        labels = {hint.position.line: str(hint.label) for hint in hints or []}
-        assert "GiB" in labels[0]
-        assert "largest that fits: " in labels[2]
-        lines = text.encode().split(b"\n")
-        assert all(hint.position.character <= len(lines[hint.position.line]) for hint in hints or [])
+        answer = await editor.client.text_document_inlay_hint_async(types.InlayHintParams(document, whole))
+        labels = {hint.position.character: str(hint.label) for hint in answer or []}
+        for setting in ("sequence_len: 2048", "micro_batch_size: 4"):
+            before = text[: text.index(setting) + len(setting)]
+            assert "largest that fits: " in labels[len(before.encode(codec)) // unit]
 
-    run(steps, tmp_path, capabilities=HELIX)
+    run(steps, tmp_path, capabilities=types.ClientCapabilities(general=general, text_document=hints))
 
 
-def test_the_settings_for_helix_and_zed_start_the_server() -> None:
-    """The settings that the documentation shows are valid, and name the command that the other tests run."""
+def test_the_settings_for_helix_and_zed_start_the_server(tmp_path: Path) -> None:
+    """The settings that the documentation shows are valid, and their commands start a server that checks a file."""
     page = (REPOSITORY / "docs" / "editors.md").read_text(encoding="utf-8")
     snippets = {language: re.findall(f"```{language}\n(.*?)```", page, re.DOTALL) for language in ("toml", "json")}
     (helix,) = map(tomllib.loads, snippets["toml"])
-    assert helix["language-server"]["cfglint"] == {"command": "cfglint", "args": ["server"]}
     assert {language["name"] for language in helix["language"]} == {"yaml", "json"}
     assert all(language["language-servers"][0] == "cfglint" for language in helix["language"])
     (zed,) = [settings["lsp"] for settings in map(json.loads, snippets["json"]) if "lsp" in settings]
-    assert zed == {"yaml-language-server": {"binary": {"path": "cfglint", "arguments": ["server"]}}}
+    binary = zed["yaml-language-server"]["binary"]
+    server = helix["language-server"]["cfglint"]
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+    async def steps(editor: Editor) -> None:
+        assert editor.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+        document = editor.open(tmp_path / "sft.yaml", SFT + "unknown_key: 1\n")
+        assert "KEY001" in [one.code for one in await editor.wait(document)]
+
+    for program, arguments in ((server["command"], server["args"]), (binary["path"], binary["arguments"])):
+        module, _, function = scripts[program].partition(":")
+        words = [program, *arguments]
+        start = f"import sys; from {module} import {function}; sys.argv[:] = {words}; sys.exit({function}())"
+        run(steps, tmp_path, command=("-c", start), capabilities=HELIX)
 
 
 def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
@@ -602,10 +642,48 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
             ("compile_model=True,", "compile_m", "compile_model"),
             ("cancel_check_interval=1,", "canc,", "cancel_check_interval"),
             ("lr=3e-4", "weig", "weight_decay"),
+            ("save_interval=1000, max_checkpoints=None", "ephem", "ephemeral_save_interval"),
         ):
             editor.change(document, text.replace(line, typed))
             offered = await editor.complete(document, editor.locate(document, typed, 4))
             assert offered[label] == f"{label}="
+
+    run(steps, tmp_path)
+
+
+def test_hover_in_code_is_about_the_value_under_the_cursor(tmp_path: Path) -> None:
+    """A value has one hover wherever the script writes it: as an argument, an attribute, a constant or an option."""
+    folder = REPOSITORY / "fixtures" / "olmo_core"
+
+    async def steps(editor: Editor) -> None:
+        for file, places in (
+            (
+                "example_style.py",
+                (
+                    ("256 * 1024", "data_loader.global_batch_size"),
+                    ("16 * 1024", "train_module.rank_microbatch_size"),
+                    ("max_sequence_length=opts", "train_module.max_sequence_length"),
+                    ("2048", "dataset.sequence_length"),
+                    ("ephemeral_save_interval", "trainer.callbacks.saver.ephemeral_save_interval"),
+                ),
+            ),
+            (
+                "derivative_style.py",
+                (
+                    ("8192 * 2", "train_module.rank_microbatch_size"),
+                    ("max_sequence_length=8192", "dataset.sequence_length"),
+                    ("8192,", "dataset.sequence_length"),
+                    ("10000", "trainer.callbacks.checkpointer.save_interval"),
+                    ("context,", None),
+                ),
+            ),
+            ("internal_style.py", (("4 * 1024", "train_module.max_sequence_length"), ("TransformerConfig:", None))),
+        ):
+            document = editor.open(tmp_path / file, (folder / file).read_text())
+            await editor.wait(document)
+            for words, title in places:
+                hover = await editor.hover(document, words)
+                assert hover is None if title is None else str(hover).startswith(f"**`{title}`**"), (file, words)
 
     run(steps, tmp_path)
 
@@ -663,6 +741,46 @@ def test_a_fact_has_the_line_ends_of_the_file(tmp_path: Path) -> None:
         (action, *_) = [action for title, action in actions.items() if title.startswith("State that gpu")]
         changed = editor.edit(action.edit)[document.uri]
         assert changed.count("\n") == changed.count("\r\n") == text.count("\n") + 1
+
+    run(steps, tmp_path)
+
+
+def test_hover_says_each_kind_and_each_peak_once(tmp_path: Path) -> None:
+    """Kinds of value have no doubles, and a list is not confused with its items; a key of two fields has one peak."""
+    text = SFT + "lora_target_modules: [q_proj]\nadapter: lora\nlora_r: 8\nbf16: true\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        await editor.wait(document)
+        assert "\n\ntext or list of text; default" in str(await editor.hover(document, "lora_target_modules"))
+        lines = str(await editor.hover(document, "bf16")).split("\n\n")
+        assert len(lines) == len(set(lines))
+        assert [line for line in lines if line.startswith("peak ")]
+
+    run(steps, tmp_path)
+
+
+def test_a_budget_that_assumes_the_gpu_offers_to_state_it(tmp_path: Path) -> None:
+    """The line below a budget states the GPU although no finding rests on it; other lines do not offer that."""
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", SFT)
+        diagnostics = await editor.wait(document)
+        assert not [one for one in diagnostics if "GPU" in one.message]
+        for words, is_offered in (("base_model", True), ("micro_batch_size", True), ("optimizer", False)):
+            place = editor.locate(document, words)
+            answer = await editor.client.text_document_code_action_async(
+                types.CodeActionParams(document, types.Range(place, place), types.CodeActionContext([]))
+            )
+            titles = {one.title for one in answer or [] if isinstance(one, types.CodeAction)}
+            assert ("State that gpu is A100-80GB" in titles) == is_offered, words
+        actions = await editor.list_actions(document)
+        editor.change(document, editor.edit(actions["State that gpu is A100-80GB"].edit)[document.uri])
+        await editor.wait(document)
+        (lens, *_) = await editor.client.text_document_code_lens_async(types.CodeLensParams(document)) or []
+        assert lens.command
+        assert "assumed" not in lens.command.title
+        assert not [title for title in await editor.list_actions(document) if "gpu is" in title]
 
     run(steps, tmp_path)
 

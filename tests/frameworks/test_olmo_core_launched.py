@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train.documents.document import apply_edits
 from cfglint_train.findings.finding import Finding
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import build_options, lint, list_runs
@@ -52,6 +53,33 @@ def test_a_name_that_no_class_has_is_refused(tmp_path, word, named, near):
     [(code, severity, text, message)] = list_findings(write_job(tmp_path, word))
     assert (code, severity, text) == ("KEY001", "error", word)
     assert message == f"OLMo-core has no `{named}`: it is refused" + (f"; did you mean `{near}`?" if near else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "typo", "applicability"),
+    [
+        ("rank_microbatch_size=", "rank_microbatch_siz=", "safe"),
+        ("ephemeral_save_interval=", "ephemeral_save_interva=", "safe"),
+        ("metrics_collect_interval=", "metric_collect_interval=", "safe"),
+        (
+            "cancel_check_interval=cancel_check_interval,\n            max",
+            "cancel_check_intervals='x',\n            max",
+            "",
+        ),
+        ("lr=3e-4", "lr=3e-4, wait_decay=0.2", ""),
+    ],
+)
+def test_a_misspelled_argument_is_renamed(tmp_path, name, typo, applicability):
+    """The fix restores the script; there is none for a value that the argument refuses, or if the name is taken."""
+    assert name in INTERNAL
+    (tmp_path / "train.py").write_text(INTERNAL.replace(name, typo, 1))
+    findings = [finding for finding in lint(tmp_path, build_options(("KEY001",))).findings if finding.code == "KEY001"]
+    [finding] = findings
+    assert (finding.fix.applicability if finding.fix else "") == applicability
+    if finding.fix:
+        source = (tmp_path / "train.py").read_bytes()
+        edits = [edit.edit for edit in finding.fix.edits]
+        assert apply_edits(source, edits).decode() == INTERNAL
 
 
 COPY = {

@@ -40,7 +40,7 @@ HELIX = types.ClientCapabilities(
     ),
     text_document=types.TextDocumentClientCapabilities(inlay_hint=types.InlayHintClientCapabilities()),
 )
-"""What Helix states about positions and lines above the code (helix-lsp/src/client.rs: initialize)."""
+"""Capabilities that Helix states about positions and lines above the code (helix-lsp/src/client.rs: initialize)."""
 
 
 class Editor:

@@ -353,6 +353,10 @@ class Document:
         """Return where a user edits a setting: the document, and the span of key and value, or of a section's key."""
         return self, entry.span if isinstance(entry.value, Scalar) else entry.key.span
 
+    def list_spans(self, entry: Entry) -> list[Span]:
+        """Return the parts of the text that state a setting or a section."""
+        return [entry.span]
+
     def locate_key(self, entry: Entry) -> tuple[Document, Span]:
         """Return where the key of a setting is written."""
         return self, entry.key.span

@@ -9,12 +9,14 @@ from lsprotocol import types
 
 from cfglint_train import api
 from cfglint_train.editor import convert
+from cfglint_train.editor.budget import list_budget_lines
 from cfglint_train.editor.connection import Server
 from cfglint_train.editor.session import Check
 from cfglint_train.hardware import gpus
 from cfglint_train.judging.suppressions import UNUSED_SUPPRESSION
 from cfglint_train.records import Finding
 from cfglint_train.repository.files import SYNTAXES
+from cfglint_train.runs.assumptions import list_assumptions
 
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
 _FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
@@ -40,7 +42,7 @@ def list_actions(
                 action = _build_ignore_action(server, path, finding, text, check)
                 if action.edit is None or action.edit.changes or action.edit.document_changes:
                     yield action
-        yield from _state_facts(server, path, text, findings)
+        yield from _state_facts(server, path, text, check, params.range)
     has_safe_fix = any(
         finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
         for finding in check.result.findings
@@ -111,7 +113,11 @@ def _is_within(finding: Finding, path: str, text: convert.Text, place: types.Ran
     """Return whether a finding in a file touches the lines of a range."""
     if finding.path != path:
         return False
-    lines = text.convert_range(finding)
+    return _overlap(text.convert_range(finding), place)
+
+
+def _overlap(lines: types.Range, place: types.Range) -> bool:
+    """Return whether two ranges have a line in common."""
     return lines.start.line <= place.end.line and place.start.line <= lines.end.line
 
 
@@ -146,12 +152,21 @@ def _build_ignore_action(
     return _resolve_if_needed(server, action)
 
 
-def _state_facts(server: Server, path: str, text: convert.Text, findings: list[Finding]) -> Iterator[types.CodeAction]:
-    """Yield actions that state, in a comment at the top, a fact which a finding assumes."""
+def _state_facts(
+    server: Server, path: str, text: convert.Text, check: Check, place: types.Range
+) -> Iterator[types.CodeAction]:
+    """Yield actions that state, in a comment at the top, an assumed fact on which a finding or a budget line rests."""
     if _lacks_comments(path):
         return
+    findings = (finding for finding in check.result.findings if _is_within(finding, path, text, place))
+    facts = {ground.fact for finding in findings for ground in finding.rests_on}
+    spans = (text.convert_span(line.place.document, line.place.span) for line in list_budget_lines(check))
+    is_budget = any(_overlap(span, place) for span in spans)
     assumed = {
-        ground.fact: ground.value for finding in findings for ground in finding.rests_on if ground.grade == "assumed"
+        assumption.fact: assumption.value
+        for run in check.runs
+        for assumption in list_assumptions(run)
+        if is_budget or assumption.fact in facts
     }
     for fact, value in assumed.items():
         for stated in _list_values(fact, value):

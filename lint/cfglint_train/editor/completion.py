@@ -10,15 +10,14 @@ from json import dumps
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
 from cfglint_train.documents.document import Mapping, Route
-from cfglint_train.editor.hover import find_fact, find_place, format_kind
-from cfglint_train.editor.mending import blank_broken_lines
-from cfglint_train.editor.session import MARKER, Session, Setting, is_dotted
+from cfglint_train.editor.hover import find_fact, find_place, format_kinds
+from cfglint_train.editor.mending import MARKER, blank_broken_lines
+from cfglint_train.editor.session import Session, Setting, detect_syntax, is_dotted
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.frameworks import framework as frameworks
 
-_MENDED: Final = (".yaml", ".yml", ".json", ".jsonc")
 _WORD: Final = compile_on_use(r"[\w.\-]*")
 
 
@@ -45,23 +44,24 @@ class Completions(Frozen):
 def complete(session: Session, path: str, offset: int) -> Completions | None:
     """Return the completions at a character of an open document, or None if it is in no config."""
     text = session.texts[path]
+    syntax = detect_syntax(path, text)
     start, end = find_word(text, offset)
     quoted = text[start - 1 : start] in ('"', "'")
     head = text[text.rfind("\n", 0, start) + 1 : start]
     probes = [
         (text[:start] + replacement + text[end:], replacement, kind)
-        for replacement, kind in _list_probes(path, head, text[start:end], quoted)
+        for replacement, kind in _list_probes(syntax, head, text[start:end], quoted)
     ]
-    mended = ((blank_broken_lines(path, probe), replacement, kind) for probe, replacement, kind in probes)
-    for probe, replacement, kind in chain(probes, mended if path.endswith(_MENDED) else ()):
+    mended = ((blank_broken_lines(syntax, probe), replacement, kind) for probe, replacement, kind in probes)
+    for probe, replacement, kind in chain(probes, mended):
         setting = None if probe is None else session.find_gap(path, probe, start)
         if setting is None or not setting.route:
             continue
         if kind == "key" and MARKER in str(setting.route[-1]):
             start += replacement.index(MARKER) if replacement.endswith(f"{MARKER}=0") else 0
-            return Completions(start, end, tuple(_list_keys(setting, path, quoted, text[end : end + 2])))
+            return Completions(start, end, tuple(_list_keys(setting, quoted, text[end : end + 2])))
         if kind == "value" and MARKER not in str(setting.route[-1]):
-            return Completions(start, end, tuple(_list_values(setting, path, quoted)))
+            return Completions(start, end, tuple(_list_values(setting, quoted)))
     return None
 
 
@@ -74,7 +74,9 @@ def find_word(text: str, offset: int) -> tuple[int, int]:
     return start, offset if match is None else match.end()
 
 
-def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tuple[str, Literal["key", "value"]]]:
+def _list_probes(
+    syntax: str | None, head: str, word: str, quoted: bool
+) -> Iterator[tuple[str, Literal["key", "value"]]]:
     """Yield texts that make an incomplete line parse, each with the role that the marker then has.
 
     `head` is the text before the word on its line.
@@ -82,7 +84,7 @@ def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tupl
     if word.startswith("-"):
         yield f"--{MARKER}", "key"
         return
-    if path.endswith((".json", ".jsonc")):
+    if syntax == "json":
         if quoted:
             yield MARKER, "value"
             yield f'{MARKER}": 0, "', "key"
@@ -92,9 +94,9 @@ def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tupl
             yield f'"{MARKER}": 0', "key"
             yield f'"{MARKER}": 0,', "key"
         return
-    if word and (not head or head[-1] in " \t+") and not path.endswith((".yaml", ".yml", ".py")):
+    if word and (not head or head[-1] in " \t+") and syntax not in ("yaml", "python"):
         yield f"{word[: word.rfind('.') + 1]}{MARKER}=0", "key"  # an option of Hydra, whose section stays
-    if path.endswith(".py") and "=" not in re.split(r"[(,]", head)[-1]:
+    if syntax == "python" and "=" not in re.split(r"[(,]", head)[-1]:
         yield f"{MARKER}=0", "key"
         yield f"{MARKER}=0,", "key"
         return
@@ -109,7 +111,7 @@ def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tupl
         yield MARKER, "value"
 
 
-def _list_keys(setting: Setting, path: str, quoted: bool, following: str) -> Iterator[Suggestion]:
+def _list_keys(setting: Setting, quoted: bool, following: str) -> Iterator[Suggestion]:
     """Yield the keys that the release accepts at the place and that the config does not set yet."""
     config, parent = setting.config, setting.route[:-1]
     keys = frameworks.get_keys(config)
@@ -128,21 +130,24 @@ def _list_keys(setting: Setting, path: str, quoted: bool, following: str) -> Ite
             continue
         fact = vocabulary.find_fact((*place, name), config.release, context)
         yield Suggestion(
-            "key", flag, _write_key(flag, path, quoted, following), "" if fact is None else _describe(fact)
+            "key",
+            flag,
+            _write_key(flag, config.document.syntax, quoted, following),
+            "" if fact is None else _describe(fact),
         )
 
 
-def _write_key(name: str, path: str, quoted: bool, following: str) -> str:
+def _write_key(name: str, syntax: str, quoted: bool, following: str) -> str:
     """Return the text of a key, with the separator that the syntax needs before a value."""
-    if path.endswith((".json", ".jsonc")):
+    if syntax == "json":
         return name if quoted else f'"{name}": '
-    if path.endswith(".py"):
+    if syntax == "python":
         return name if following.startswith("=") else f"{name}="
-    has_separator = name.startswith("-") or following.startswith(":") or path.endswith(".sh")
+    has_separator = name.startswith("-") or following.startswith(":") or syntax == "shell"
     return name if has_separator else f"{name}: "
 
 
-def _list_values(setting: Setting, path: str, quoted: bool) -> Iterator[Suggestion]:
+def _list_values(setting: Setting, quoted: bool) -> Iterator[Suggestion]:
     """Yield the values that the key of a setting lists: enumerations, and true or false."""
     fact = find_fact(setting)
     if fact is None:
@@ -154,7 +159,7 @@ def _list_values(setting: Setting, path: str, quoted: bool) -> Iterator[Suggesti
         if word in seen:
             continue
         seen.add(word)
-        is_json_text = path.endswith((".json", ".jsonc")) and isinstance(value, str) and not quoted
+        is_json_text = setting.config.document.syntax == "json" and isinstance(value, str) and not quoted
         yield Suggestion("value", word, dumps(value) if is_json_text else word, "default" if value == default else "")
 
 
@@ -170,7 +175,6 @@ def _list_choices(fact: KeyFact) -> Iterator[Any]:
 
 def _describe(fact: KeyFact) -> str:
     """Return the kind of value and the default, for one line of a list."""
-    kinds = " or ".join(dict.fromkeys(filter(None, map(format_kind, fact.list_kinds()))))
     schema = fact.get_schema()
     default = f", default {dumps(schema['default'], ensure_ascii=False)}" if "default" in schema else ""
-    return f"{kinds}{default}".replace("`", "")
+    return f"{format_kinds(fact.list_kinds())}{default}".replace("`", "")

@@ -11,7 +11,7 @@ from pygls import uris
 from pygls.lsp.server import LanguageServer
 
 from cfglint_train.editor import convert
-from cfglint_train.editor.session import Check, Session
+from cfglint_train.editor.session import Check, Session, detect_syntax
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.errors import UsageError, describe_crash
 from cfglint_train.foundation.typed import Final
@@ -45,7 +45,7 @@ class Server(LanguageServer):
                 text = regular_files.read(path).decode("utf-8-sig", "replace")
             except OSError:
                 text = ""
-        kind = convert.NotebookText if path.endswith(".ipynb") else convert.Text
+        kind = convert.NotebookText if detect_syntax(path, text) == "notebook" else convert.Text
         return kind(text, self.workspace.position_codec)
 
     def say(self, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from json import dumps
 
 from cfglint_schemas.fact import KeyFact
@@ -23,6 +23,7 @@ from cfglint_train.frameworks.lens import format_route
 from cfglint_train.plan.field_docs import load_meanings
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue
+from cfglint_train.reports.answer import RESOURCE_NAMES
 from cfglint_train.reports.origins import describe_origin, format_value
 from cfglint_train.runs.run import Run
 
@@ -61,7 +62,7 @@ def describe_setting(setting: Setting) -> str:
         effective = f"`{field}` = `{format_value(value.value)}` ({origin})"
         lines.append(f"{effective}: {meaning}" if meaning else effective)
         lines += _describe_memory(places.choose_worse(setting.run), field, value)
-    return "\n\n".join(lines)
+    return "\n\n".join(dict.fromkeys(lines))
 
 
 def _resolve_abbreviation(setting: Setting) -> Route:
@@ -111,7 +112,7 @@ def list_fields(setting: Setting) -> list[tuple[Field, FieldValue]]:
 
 def _describe_fact(fact: KeyFact, release: str) -> Iterator[str]:
     status = fact.resolve_status()
-    parts = [" or ".join(dict.fromkeys(filter(None, map(format_kind, fact.list_kinds()))))]
+    parts = [format_kinds(fact.list_kinds())]
     schema = fact.get_schema(release)
     if "default" in schema:
         parts.append(f"default `{dumps(schema['default'], ensure_ascii=False)}`")
@@ -128,12 +129,18 @@ def _describe_fact(fact: KeyFact, release: str) -> Iterator[str]:
         yield "deprecated"
 
 
-def format_kind(kind: ValueKind) -> str:
+def format_kinds(kinds: Iterable[ValueKind]) -> str:
+    """Return kinds of value as words, each once, without null; lists come last, so that `or` is not theirs."""
+    ordered = sorted(kinds, key=lambda kind: kind.name == "list")
+    return " or ".join(dict.fromkeys(filter(None, map(_format_kind, ordered))))
+
+
+def _format_kind(kind: ValueKind) -> str:
     """Return one kind of value as words, or an empty string for null."""
     if kind.name == "enum":
         return ", ".join(f"`{value}`" for value in kind.values)
     if kind.name == "list" and kind.items:
-        return f"list of {' or '.join(filter(None, map(format_kind, kind.items)))}"
+        return f"list of {format_kinds(kind.items)}"
     return _KIND_NAMES.get(kind.name, "")
 
 
@@ -146,12 +153,15 @@ def _describe_memory(run: Run, field: Field, stated: FieldValue) -> Iterator[str
     if isinstance(value, bool):
         other = places.find_worst(run.replace_fields({field: not value}))
         if other is not None and other.budget.expected != now.budget.expected:
-            yield f"peak {_format_peak(now)}; with `{format_value(not value)}` {_format_peak(other)}"
+            size = _format_peak(other)
+            if other.resource == now.resource:
+                size = f"{format_gib(other.budget.expected)} ({other.verdict})"
+            yield f"peak {_format_peak(now)}; with `{format_value(not value)}` {size}"
     elif field in SIZES and isinstance(value, int):
         smallest = places.find_worst(run.replace_fields({field: 1}))
         if smallest is not None and smallest.budget.expected < now.budget.expected:
             share = format_gib(now.budget.expected - smallest.budget.expected)
-            yield f"{share} of the peak {_format_peak(now)} are due to this value"
+            yield f"peak {_format_peak(now)}; {share} are due to this value"
         yield from describe_largest(run, field, stated)
 
 
@@ -167,8 +177,12 @@ def describe_largest(run: Run, field: Field, stated: FieldValue) -> Iterator[str
     largest = run.compute_once(_LARGEST[field])
     if largest == MAX_VALUE:
         yield "no limit was found"
+    elif largest:
+        yield f"largest that fits: {largest:,}"
     else:
-        yield f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
+        worst = places.find_worst(run.replace_fields({field: 1}))
+        reason = "" if worst is None else f": 1 takes up to {_format_share(worst, worst.high)}"
+        yield f"no value is sure to fit{reason}"
 
 
 def _find_largest_batch(run: Run) -> int:
@@ -184,4 +198,10 @@ _LARGEST: Final = {"batch.micro": _find_largest_batch, "sequence.length": _find_
 
 
 def _format_peak(judgement: Judgement) -> str:
-    return f"{format_gib(judgement.budget.expected)} of {format_gib(judgement.capacity)} ({judgement.verdict})"
+    return f"{_format_share(judgement, judgement.budget.expected)} ({judgement.verdict})"
+
+
+def _format_share(judgement: Judgement, size: int) -> str:
+    """Return a size and the capacity that it is compared with: `12.1 of 79.1 GiB of GPU memory`."""
+    part = format_gib(size).removesuffix(" GiB")
+    return f"{part} of {format_gib(judgement.capacity)} of {RESOURCE_NAMES[judgement.resource]}"

@@ -9,8 +9,10 @@ import re
 
 import yaml
 
-from cfglint_train.editor.session import MARKER
 from cfglint_train.foundation.typed import Final
+
+MARKER: Final = "cfglintcursor"
+"""Name that stands for the word at the cursor while its place in the tree is searched."""
 
 _MAX_PASSES: Final = 8
 """Number of lines that are left out because the text does not parse with them, although each is valid alone."""
@@ -18,10 +20,15 @@ _MAX_PASSES: Final = 8
 _LOADER: Final = getattr(yaml, "CLoader", yaml.Loader)
 
 
-def blank_broken_lines(path: str, text: str) -> str | None:
-    """Return a text with `MARKER` in which the lines that break it are blank, or None if it breaks at the marker."""
+def blank_broken_lines(syntax: str | None, text: str) -> str | None:
+    """Return a text in which the lines that break it are blank, or None if that cannot mend it.
+
+    The line with `MARKER` stays; a text that breaks there is not mended.
+    """
+    if syntax not in ("yaml", "json"):
+        return None
     lines = text.split("\n")
-    is_json = path.endswith((".json", ".jsonc"))
+    is_json = syntax == "json"
     is_complete = _is_complete_json if is_json else _is_complete_yaml
     for number, line in enumerate(lines):
         if MARKER not in line and not is_complete(line):

@@ -98,11 +98,11 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     document = server.find_document(params.text_document.uri)
     if document is None:
         return None
-    path, text, check = document
+    path, text, _ = document
     setting = server.session.find_setting(path, text.find_offset(params.position))
     if setting is None or not setting.route:
         return None
-    redact = build_redaction(check.result.raw.secrets)
+    redact = build_redaction(server.session.check_mended(path).result.raw.secrets)
     content = types.MarkupContent(types.MarkupKind.Markdown, redact(hover.describe_setting(setting)))
     return types.Hover(content)
 
@@ -184,8 +184,8 @@ def _list_symbols(server: Server, params: types.DocumentSymbolParams) -> list[ty
     document = server.find_document(params.text_document.uri)
     if document is None:
         return None
-    path, text, check = document
-    tree = check.documents.get(path)
+    path, text, _ = document
+    tree = server.session.check_mended(path).documents.get(path)
     return None if tree is None else convert.build_symbols(tree, text)
 
 

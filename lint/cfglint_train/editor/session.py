@@ -6,12 +6,13 @@ Nothing here knows the language server protocol: paths, texts and characters in,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train import api
-from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence
+from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence, Span
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.python.notebook import NotebookDocument
+from cfglint_train.editor.mending import MARKER, blank_broken_lines
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -19,15 +20,13 @@ from cfglint_train.foundation.typed import Any, Final, TypeVar
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.reports.addresses import choose_rule_pages
 from cfglint_train.reports.style import Style
+from cfglint_train.repository import files
 from cfglint_train.request import Request, build_request
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import settings
 
 Outcome = TypeVar("Outcome")
-
-MARKER: Final = "cfglintcursor"
-"""Name that stands for the word at the cursor while its place in the tree is searched."""
 
 _ARGUMENT: Final = compile_on_use(r"[^\s\"'=;|&<>()]+")
 """Word of a script that may name a file."""
@@ -91,6 +90,8 @@ class Session:
         self.has_watcher = False
         """True if the client reports changes on the disk; otherwise every check reads the disk again."""
         self._checks: dict[str, Check] = {}
+        self._mended: dict[str, tuple[Check, Check]] = {}
+        """For a document whose text does not parse: its check, and a check without the lines that break it."""
         self._workspaces: dict[str, Workspace] = {}
         """Workspace of the last check in a folder, which knows the repository."""
 
@@ -114,6 +115,7 @@ class Session:
         if not _is_saved(path, self.texts.pop(path)):
             self.invalidate_all()
         self._checks.pop(path, None)
+        self._mended.pop(path, None)
 
     def invalidate(self, path: str) -> None:
         """Forget the checks that rest on a file, and the repository, if other checks rest on the file."""
@@ -138,6 +140,21 @@ class Session:
             self._checks[path] = self._lint(path, self.texts)
         return self._checks[path]
 
+    def check_mended(self, path: str) -> Check:
+        """Return the check of an open document; if its text does not parse, without the lines that break it.
+
+        These lines are blank in the text of the check. All other characters keep their places.
+        """
+        check = self.check(path)
+        if path in check.documents or not any(failure.path == path for failure in check.result.errors):
+            return check
+        former, mended = self._mended.get(path, (None, check))
+        if former is not check:
+            text = blank_broken_lines(detect_syntax(path, check.text), check.text)
+            mended = check if text is None else self._lint(path, {**self.texts, path: text})
+            self._mended[path] = check, mended
+        return mended
+
     def _lint(self, path: str, texts: dict[str, str], is_probe: bool = False) -> Check:
         """Check a document with other texts than those of `self.texts`; a probe runs no rules."""
         folder = os.path.dirname(path)
@@ -159,10 +176,10 @@ class Session:
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
         """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""
-        text = self.check(path).text
-        for check in (self.check(path), *self._checks.values()):
+        mended = self.check_mended(path)
+        for check in (mended, *self._checks.values()):
             document = check.documents.get(path)
-            match = None if document is None else find_route(document, _find_byte(document, text, offset))
+            match = None if document is None else find_route(document, _find_byte(document, mended.text, offset))
             setting = None if match is None else _build_setting(check, path, *match)
             if setting is not None:
                 return setting
@@ -185,12 +202,12 @@ class Session:
 
     def find_word(self, path: str, offset: int) -> str | None:
         """Return the scalar at a character of an open document, or the argument in a script, or None."""
-        check = self.check(path)
+        check = self.check_mended(path)
         document = check.documents.get(path)
         match = None if document is None else find_route(document, _find_byte(document, check.text, offset))
         if match is not None and isinstance(match[1], Scalar):
             return match[1].text
-        words = _ARGUMENT.finditer(check.text) if path.endswith((".sh", ".bash", ".slurm", ".sbatch")) else ()
+        words = _ARGUMENT.finditer(check.text) if detect_syntax(path, check.text) == "shell" else ()
         return next((word.group() for word in words if word.start() <= offset <= word.end()), None)
 
 
@@ -199,6 +216,11 @@ def _run_with_texts(texts: Mapping[str, str], work: Callable[[], Outcome]) -> tu
     return regular_files.run_with_texts(
         {path: text.encode("utf-8", "surrogatepass") for path, text in texts.items()}, work
     )
+
+
+def detect_syntax(path: str, text: str) -> str | None:
+    """Return the syntax of an open document, or None if it is unknown."""
+    return files.detect_syntax(path, text.encode("utf-8", "surrogatepass"))
 
 
 def _is_saved(path: str, text: str) -> bool:
@@ -225,46 +247,36 @@ def _find_byte(document: Document, text: str, offset: int) -> int:
 
 
 def find_route(document: Document, offset: int) -> tuple[Route, Node] | None:
-    """Return the route of the innermost key or value at a byte of a document, with its node, or None."""
-    route: list[str | int] = []
-    node: Node | None = document.root
-    innermost: Node | None = None
-    while node is not None:
-        step, node, is_key = _step_into(node, offset)
-        if step is None:
-            break
-        route.append(step)
-        innermost = node
-        if is_key:
-            break
-    return None if innermost is None else (tuple(route), innermost)
+    """Return the route of the smallest setting, section or item at a byte of a document, with its node, or None.
+
+    A section does not contain its settings in every syntax: a script's sections are where its code creates them.
+    """
+    covering = (
+        (span.end - span.start, route, node)
+        for route, node, spans in _list_places(document, document.root, ())
+        for span in spans
+        if span.start <= offset <= span.end
+    )
+    _, route, node = min(covering, key=lambda place: place[0], default=(0, (), None))
+    return None if node is None else (route, node)
 
 
-def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, bool]:
-    """Return the step, the child and whether the offset is in the child's key; a step of None if there is no child."""
+def _list_places(document: Document, node: Node | None, route: Route) -> Iterator[tuple[Route, Node, Iterable[Span]]]:
+    """Yield the settings and items below a node, each with its route and the parts of the text that state it."""
     if isinstance(node, MappingNode):
         for entry in node.entries:
-            if entry.name is not None and _covers_entry(entry, offset):
-                return entry.name, entry.value, offset <= entry.key.span.end and not is_dotted(entry)
+            if entry.name is not None:
+                inner = (*route, entry.name)
+                if not is_dotted(entry):
+                    yield inner, entry.value, document.list_spans(entry)
+                yield from _list_places(document, entry.value, inner)
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
-            if _covers(item, offset):
-                return index, item, False
-    return None, None, False
-
-
-def _covers(node: Node, offset: int) -> bool:
-    """Return whether an offset is in a node. The span of a command may not cover its arguments."""
-    if node.span.start <= offset <= node.span.end:
-        return True
-    return isinstance(node, MappingNode) and any(_covers_entry(entry, offset) for entry in node.entries)
-
-
-def _covers_entry(entry: Entry, offset: int) -> bool:
-    """Return whether an offset is in an entry, or in another option that sets a key of the same section."""
-    if entry.span.start <= offset <= entry.span.end:
-        return True
-    return is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
+            inner = (*route, index)
+            if isinstance(item, (MappingNode, Sequence)):
+                yield from _list_places(document, item, inner)
+            else:
+                yield inner, item, (item.span,)
 
 
 def is_dotted(entry: Entry) -> bool:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from cfglint_train.records import NotChecked
     from cfglint_train.whatif.plan_file import StatedPlan
 
-_RESOURCE_LABELS: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
+RESOURCE_NAMES: Final = {"gpu": "GPU memory", "host": "host memory", "disk": "disk"}
+"""Names of what a run may lack, behind a size."""
 _LENGTH_STEP: Final = 100
 """Sequence lengths are rounded up to a multiple of this many tokens."""
 
@@ -125,10 +126,8 @@ def format_answer(
     card = "80 GB GPU" if origin == ASSUMPTION else run.hardware.gpu or "GPU"
     assumption = f" ({card} assumed; set --gpu)" if worst.resource == "gpu" and origin.kind == "assumed" else ""
     expected = format_gib(worst.budget.expected).removesuffix(" GiB")
-    parts = [
-        f"{worst.verdict}: {expected} of "
-        f"{format_gib(worst.capacity)}{_RESOURCE_LABELS[worst.resource]}{assumption}{phase}"
-    ]
+    name = "" if worst.resource == "gpu" else f" of {RESOURCE_NAMES[worst.resource]}"
+    parts = [f"{worst.verdict}: {expected} of {format_gib(worst.capacity)}{name}{assumption}{phase}"]
     if places.is_lacking_room(worst):
         settings = solution.settings if solution is not None and solution.is_enough else fix_settings
         corrected = places.find_corrected(run)

@@ -15,13 +15,16 @@ from cfglint_rules.vocabulary.effect_by_release import (
     find_candidate_releases,
 )
 from cfglint_rules.vocabulary.survey import REFUSED, get_target_release, is_older_than_vocabulary
+from cfglint_rules.vocabulary.values import is_accepted
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
-from cfglint_train.documents.document import Route
+from cfglint_train.documents.document import Rename, Route, Unknown
+from cfglint_train.findings.finding import Fix
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.mutations.mutations import get_mutations
@@ -119,11 +122,7 @@ def _judge_setting(config: Config, route: Route, option: LauncherOption, place: 
 
     There is no verdict if a release accepts any name there, or if the setting depends on a plugin or another setting.
     """
-    keys = frameworks.get_keys(config)
-    assert keys is not None
-    entry_vocabulary = _EntryVocabulary(
-        config, keys.get_vocabulary(config), keys.build_context(config)._replace(entry=option.entry)
-    )
+    entry_vocabulary = _build_vocabulary(config, option.entry)
     release = get_target_release(config).release
     name, candidates = format_route(route), find_candidate_releases(config)
     if option.unset_section and option.is_fatal_at(release):
@@ -159,6 +158,55 @@ def _judge_setting(config: Config, route: Route, option: LauncherOption, place: 
     return LaunchedSetting(
         "taken", name, place, effects_of_setting, fact=fact, find_fact=partial(entry_vocabulary.find_fact, option.route)
     )
+
+
+def build_rename(config: Config, setting: LaunchedSetting) -> Fix | None:
+    """Return the fix that renames a misspelled keyword argument in the script, or None for any other setting.
+
+    Routes in the vocabulary are the class and the argument; in the script, the argument has the call's place.
+    """
+    from cfglint_rules.vocabulary.proposals import find_proposals  # few scripts have an unknown argument
+
+    if setting.place.document is not config.document:
+        return None
+    mappings = config.document.list_mappings()
+    places = ((route, call, entry) for route, call in mappings for entry in call.entries)
+    argument = next((place for place in places if place[2].key.span == setting.place.span), None)
+    keys = frameworks.get_keys(config)
+    if argument is None or keys is None:
+        return None
+    (route, call, entry), name = argument, tuple(setting.name.split("."))
+    names, release = _build_vocabulary(config, "script"), get_target_release(config).release
+    proposals = find_proposals(names.vocabulary, name, release, names.context, keys.is_confident)
+    proposal = next(iter(proposals), None)
+    if proposal is None or not proposal.has_same_words or proposal.route[:-1] != name[:-1]:
+        return None
+    value = config.document.build_value(entry.value)
+    new_name = str(proposal.route[-1])
+
+    def find_present(route: Route, release: str) -> KeyFact | None:
+        fact = names.find_fact(route, release)
+        return fact if fact is not None and fact.resolve_status().kind == PRESENT else None
+
+    def is_accepted_at(release: str) -> bool:
+        fact = find_present(proposal.route, release)
+        return fact is not None and is_accepted(fact.get_schema(), value, load(config.framework).loader)
+
+    if call.get(new_name) is not None or not is_accepted_at(release):
+        return None
+    # No release without the class can run the script.
+    candidates = find_candidate_releases(config).releases
+    releases = [candidate for candidate in candidates if find_present(name[:-1], candidate) is not None]
+    is_sure = proposal.is_sure and not isinstance(value, Unknown) and all(map(is_accepted_at, releases))
+    change = Rename((*route, str(entry.name)), new_name)
+    return Fix("safe" if is_sure else "unsafe", f"rename {entry.name} to {new_name}", keys=((config, (change,)),))
+
+
+def _build_vocabulary(config: Config, entry: str) -> _EntryVocabulary:
+    """Return the vocabulary of a config's framework for an entry point."""
+    keys = frameworks.get_keys(config)
+    assert keys is not None
+    return _EntryVocabulary(config, keys.get_vocabulary(config), keys.build_context(config)._replace(entry=entry))
 
 
 class _EntryVocabulary(Frozen):

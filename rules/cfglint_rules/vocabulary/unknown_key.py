@@ -99,7 +99,7 @@ from cfglint_rules.vocabulary.effect_by_release import (
     is_true_for_all_releases,
 )
 from cfglint_rules.vocabulary.handed import report_unknown as handed
-from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
+from cfglint_rules.vocabulary.launched import LaunchedSetting, build_rename, list_launched_settings
 from cfglint_rules.vocabulary.operators import is_on
 from cfglint_rules.vocabulary.survey import (
     REFUSED,
@@ -154,6 +154,7 @@ def check(config: Config) -> Iterator[Report]:
             + _format_launched_hint(config, option),
             option.place,
             option.effects.limit_severity("error"),
+            build_rename(config, option),
             grounds=option.effects.grounds,
         )
         yield _add_entry_point_ground(config, tuple(option.name.split(".")), report)

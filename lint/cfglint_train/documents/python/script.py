@@ -23,7 +23,7 @@ from cfglint_train.documents.document import (
     decode,
 )
 from cfglint_train.documents.python.syntax import get_callee_name
-from cfglint_train.documents.python.tree import Record, find_file_step
+from cfglint_train.documents.python.tree import Record, Value, find_file_step, is_default
 from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.python_grammar import parse_python
@@ -32,6 +32,9 @@ from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
 # Python's line endings; form feeds and Unicode separators do not end a line.
 _LINE_END: Final = compile_on_use(rb"\r\n|\r|\n")
 _BLANK: Final = compile_on_use(rb"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)*")
+
+_NAMED: Final = ("constant", "parameter", "option")
+"""Steps from a name to the expression that it stands for."""
 
 Remedy = Callable[[Route, Any], str]
 
@@ -126,6 +129,26 @@ class PythonScript(Document):
         """Return where a user edits a setting; a settings file that the script reads comes first."""
         step = find_file_step(entry.value)
         return super().locate_entry(entry) if step is None or step.document is None else (step.document, step.span)
+
+    def list_spans(self, entry: Entry) -> list[Span]:
+        """Return the spans of the key, of the value, which may be elsewhere, and of the constants that it names.
+
+        A value that the library fills in has none.
+        """
+        key, value = entry.key.span, entry.value.span
+        if key == value and is_default(entry.value):
+            return []
+        if value.start <= key.start < value.end:
+            return [key]  # the value is what a call with this argument returns
+        if self.source[key.end : value.start].strip() in (b"=", b":"):
+            key = Span(key.start, value.start)
+        spans = [key, value]
+        for step in entry.value.how if isinstance(entry.value, Value) else ():
+            is_name = self.get_text(spans[-1]).replace(".", "_").isidentifier()
+            if not is_name or step.kind not in _NAMED or step.document is not None:
+                break
+            spans.append(step.span)
+        return spans
 
     def locate_key(self, entry: Entry) -> tuple[Document, Span]:
         """Return where the key of a setting is written: in a settings file if `**` unpacks the file's mapping."""

@@ -72,6 +72,11 @@ def find_condition(node: Node) -> Step | None:
     return next((step for step in how if step.kind == "depends"), None)
 
 
+def is_default(node: Node) -> bool:
+    """Return whether a value comes from the library instead of the script."""
+    return isinstance(node, Value) and any(step.kind == "library" for step in node.how)
+
+
 def find_file_step(node: Node) -> Step | None:
     """Return the place in a settings file that alone decides a value, or None."""
     steps = [step for step in (node.how if isinstance(node, (Value, Record)) else ()) if step.kind == "file"]

@@ -24,7 +24,7 @@ from cfglint_train.documents.document import (
     sort_edits,
 )
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.tree import Record, Target, Value, find_condition
+from cfglint_train.documents.python.tree import Record, Target, Value, find_condition, is_default
 from cfglint_train.documents.writer import find_own_entry, is_identical
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
@@ -81,7 +81,7 @@ class PythonWriter:
         owner, name = (parent, name) if part is None else (part.record, part.name)
         if owner is not None and owner.is_repeated:
             raise self.build_refusal("one call in the script creates several of these", change)
-        if entry is None or (part is not None and _is_default(entry.value)):
+        if entry is None or (part is not None and is_default(entry.value)):
             return self._insert(owner, name, change)
         node = entry.value
         if not isinstance(change.value, PythonSource) and is_identical(self.document.build_value(node), change.value):
@@ -94,7 +94,7 @@ class PythonWriter:
                 text = self._render_target(target, change.value)
                 if text is not None:
                     return [Edit(target.span, text)]
-        if _is_default(node):
+        if is_default(node):
             raise self.build_refusal("the library sets it", change)
         raise self.build_refusal(f"the script computes it ({self.document.get_short_text(node.span)})", change)
 
@@ -266,11 +266,6 @@ def _refuse_part(owner: Node | None, route: Route) -> None:
     part = owner.parts.get(str(route[-1])) if isinstance(owner, Record) else None
     if part is not None and part.entry is not None:
         raise CannotEdit("another call in the script accepts it")
-
-
-def _is_default(node: Node) -> bool:
-    """Return whether a value comes from the library instead of the script."""
-    return isinstance(node, Value) and any(step.kind == "library" for step in node.how)
 
 
 def _list_imports(document: PythonScript) -> list[ast.ImportFrom]:

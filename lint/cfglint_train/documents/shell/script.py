@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cfglint_train.documents.document import (
     Change,
@@ -39,10 +39,12 @@ from cfglint_train.documents.shell.runners import unwrap_commands
 from cfglint_train.documents.shell.sourced import Load, Sourcing
 from cfglint_train.documents.shell.words import Fragment, Setting, Word, build_setting, build_word
 from cfglint_train.foundation.expressions import compile_on_use
-from cfglint_train.foundation.typed import Any, ClassVar, Final, Protocol
+from cfglint_train.foundation.typed import Any, ClassVar, Final, Protocol, TypeVar
 
 _DIRECTIVE: Final = compile_on_use(rb"#SBATCH[ \t]+")
 _DIRECTIVE_WORD: Final = compile_on_use(rb"\S+")
+Outcome = TypeVar("Outcome")
+
 _GAP: Final = compile_on_use(rb"[\s\\=\"']*")
 
 
@@ -66,6 +68,7 @@ class Invocation(Mapping):
     """
 
     __slots__ = (
+        "_cache",
         "arguments",
         "command",
         "environment",
@@ -112,6 +115,17 @@ class Invocation(Mapping):
         """Expression that may add options which the text does not show; empty if all options are known."""
         self.scope: Command | None = None
         """Command that the program is part of; None for directives."""
+        self._cache: dict[Callable[[Invocation], Any], Any] = {}
+
+    def compute_once(self, work: Callable[[Invocation], Outcome]) -> Outcome:
+        """Return the result of `work` on the words of this invocation, computed on the first call only.
+
+        The cache never expires because the words do not change once the script is read.
+        """
+        if work not in self._cache:
+            self._cache[work] = work(self)
+        result: Outcome = self._cache[work]
+        return result
 
     def find_condition(self, entry: Entry) -> str:
         """Return the condition under which an option is passed, or "" if it is always passed."""

@@ -209,6 +209,18 @@ def look_up(config: Config, route: Route) -> LookupResult:
 
     UNRESOLVED if it depends on anything outside the files, NOT_STATED if there is neither a value nor a default.
     """
+    results = config.compute_once(_start_results)
+    if route not in results:
+        results[route] = _look_up(config, route)
+    return results[route]
+
+
+def _start_results(_: Config) -> dict[Route, LookupResult]:
+    """Return the results of `look_up`, still empty; many lenses read the same settings."""
+    return {}
+
+
+def _look_up(config: Config, route: Route) -> LookupResult:
     defaults = config.compute_once(Defaults)
     result = resolve_setting(config, route, defaults)
     if isinstance(result, StatedValue) and isinstance(result.value, Unknown) and not result.value.path:
@@ -244,6 +256,18 @@ def read(config: Config, codec: Codec, *names: str) -> Any:
 
 def find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     """Return the key in use: one that is stated, or else the first that the release has."""
+    routes = config.compute_once(_start_routes)
+    if names not in routes:
+        routes[names] = _find_route(config, names)
+    return routes[names]
+
+
+def _start_routes(_: Config) -> dict[tuple[Route, ...], Route | None]:
+    """Return the results of `find_route`, still empty."""
+    return {}
+
+
+def _find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     stated = next((route for route in names if config.has(*route)), None)
     if stated is not None:
         return stated

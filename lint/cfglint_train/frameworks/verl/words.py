@@ -162,6 +162,10 @@ def read_word(invocation: Invocation, index: int) -> HydraWord | None:
 
 def list_words(invocation: Invocation) -> list[HydraWord]:
     """Return the overrides of an invocation, in order."""
+    return invocation.compute_once(_read_words)
+
+
+def _read_words(invocation: Invocation) -> list[HydraWord]:
     arguments = _skip_options(word.text for word in invocation.words)
     return [word for index, _ in arguments if (word := read_word(invocation, index)) is not None]
 
@@ -247,7 +251,14 @@ def _insert(root: Mapping, word: HydraWord) -> None:
             mapping.entries.append(entry)
         assert isinstance(entry.value, Mapping)
         mapping = entry.value
-    _merge(mapping, Entry(Scalar(word.entry.key.span, last, value=last), word.entry.value))
+    _merge(mapping, Entry(Scalar(word.entry.key.span, last, value=last), _copy(word.entry.value)))
+
+
+def _copy(node: Node) -> Node:
+    """Return a copy of a mapping, into which a later word may be merged; other nodes stay the same."""
+    if not isinstance(node, Mapping):
+        return node
+    return Mapping(node.span, [Entry(entry.key, _copy(entry.value)) for entry in node.entries], node.is_flow)
 
 
 def _remove(root: Mapping, route: Route) -> None:

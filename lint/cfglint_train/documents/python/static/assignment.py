@@ -47,15 +47,21 @@ def join_names(scope: Scope, before: dict[str, Any], branches: list[dict[str, An
         scope.names[name] = first
 
 
-def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> None:
-    """Assign a value to a target: a name, an attribute, an item, or a tuple of targets."""
+def assign_target(
+    evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope, source: ast.expr | None = None
+) -> None:
+    """Assign a value to a target: a name, an attribute, an item, or a tuple of targets.
+
+    `source` is the expression that states the value; by default, the value is located at the target.
+    """
+    place = target if source is None else source
     if isinstance(target, ast.Name):
         bind_name(evaluator, target.id, value, scope)
     elif isinstance(target, ast.Attribute):
         owner = evaluator.evaluate(target.value, scope)
         if isinstance(owner, Record):
             end = evaluator.document.find_span(target).end
-            evaluator.set_key(owner, target.attr, value, Span(end - len(target.attr.encode()), end), target)
+            evaluator.set_key(owner, target.attr, value, Span(end - len(target.attr.encode()), end), place)
         elif isinstance(owner, Foreign):
             set_foreign_attribute(evaluator, owner, target.attr, value)
         elif isinstance(owner, External):
@@ -65,7 +71,7 @@ def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Sco
     elif isinstance(target, ast.Subscript):
         owner, key = evaluator.evaluate(target.value, scope), evaluator.evaluate(target.slice, scope)
         if isinstance(owner, Record):
-            put_key(evaluator, owner, key, value, evaluator.document.find_span(target.slice), target)
+            put_key(evaluator, owner, key, value, evaluator.document.find_span(target.slice), place)
     elif isinstance(target, (ast.Tuple, ast.List)):
         items = value.items if isinstance(value, Sequence) else []
         exact = len(items) == len(target.elts) and not any(isinstance(part, ast.Starred) for part in target.elts)

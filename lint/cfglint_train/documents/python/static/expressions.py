@@ -108,7 +108,7 @@ def _evaluate_lambda(evaluator: Evaluator, node: ast.Lambda, scope: Scope) -> Fu
 
 def _evaluate_walrus(evaluator: Evaluator, node: ast.NamedExpr, scope: Scope) -> Any:
     value = evaluator.evaluate(node.value, scope)
-    assign_target(evaluator, node.target, value, scope)
+    assign_target(evaluator, node.target, value, scope, node.value)
     return value
 
 

@@ -44,10 +44,10 @@ def _walk_statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> Block
     if isinstance(node, ast.Assign):
         value = evaluator.evaluate(node.value, scope)
         for target in node.targets:
-            assign_target(evaluator, target, value, scope)
+            assign_target(evaluator, target, value, scope, node.value)
     elif isinstance(node, ast.AnnAssign):
         if node.value is not None:
-            assign_target(evaluator, node.target, evaluator.evaluate(node.value, scope), scope)
+            assign_target(evaluator, node.target, evaluator.evaluate(node.value, scope), scope, node.value)
     elif isinstance(node, ast.AugAssign):
         _assign_augmented(evaluator, node, scope)
     elif isinstance(node, ast.Delete):
