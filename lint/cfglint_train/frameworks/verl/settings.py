@@ -241,8 +241,10 @@ def _find_left_out(config: Config) -> Mapping[Route, str]:
 
 def _is_left_out(config: Config, route: Route) -> bool:
     """Return whether only words that defaults of variables leave out set a key."""
-    entry = config.document.find_entry((*config.root, *route)) if route in config.compute_once(_find_left_out) else None
-    return isinstance(entry and entry.value, Argument) and bool(entry.value.word and entry.value.word.left_out)
+    if route not in config.compute_once(_find_left_out):
+        return False
+    node = config.document.find_node((*config.root, *route))
+    return isinstance(node, Argument) and node.word is not None and bool(node.word.left_out)
 
 
 def _add_left_out(config: Config, route: Route, origin: Origin) -> Origin:
