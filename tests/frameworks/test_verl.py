@@ -7,6 +7,8 @@ import lzma
 import shutil
 from pathlib import Path
 
+import pytest
+
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Unknown
@@ -127,6 +129,21 @@ def test_an_optimizer_step_has_a_mini_batch(words, expected, tmp_path):
     write_command(tmp_path, *words)
     [run] = list_runs(tmp_path)
     assert run.plan.batch.global_ == expected
+
+
+@for_each(("word", "field", "expected"), [
+    ("actor_rollout_ref.actor.strategy=fsdp2", "parallel.strategy", "fsdp1"),  # verl's default
+    ("trainer.n_gpus_per_node=16", "launch.gpus_per_node", 4),
+    ("data.max_response_length=9000", "sequence.length", 1024),
+])  # fmt: skip
+@pytest.mark.parametrize("is_added", [True, False])
+def test_defaults_of_variables_leave_words_out(is_added, word, field, expected, tmp_path):
+    file = write_command(tmp_path, "trainer.n_gpus_per_node=4", '"${EXTRA[@]}"')
+    choice = f'D=${{D:-{"npu" if is_added else "gpu"}}}\nEXTRA=()\nif [ "$D" = npu ]; then EXTRA+=({word}); fi\n'
+    file.write_text(choice + file.read_text())
+    [run] = list_runs(tmp_path)
+    assert (run.plan.get(field) != expected) is is_added
+    assert "`$D` is" in run.resolved_plan.get_origin(field).assumption
 
 
 @for_each(("words", "expected"), [

@@ -235,7 +235,10 @@ class _ConditionEvaluator:
         """Return the text of one word, or None if it is uncertain."""
         start, end, choice = node.start_byte, node.end_byte, self.choice
         fragments = self.script.expand(start, end, "plain", choice.at, choice.chain, self.depth + 1)
+        blanks = {name for fragment in fragments if (name := fragment.default_blank)}
         notes = [note for fragment in fragments for note in fragment.assumptions]
+        notes += [f"`${name}` is empty unless the environment sets it" for name in sorted(blanks)]
+        fragments = [fragment for fragment in fragments if not fragment.default_blank]
         if not all(fragment.is_known for fragment in fragments) or (notes and self.assumptions is None):
             return None
         if self.assumptions is not None:

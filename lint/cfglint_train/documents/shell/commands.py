@@ -22,7 +22,13 @@ from cfglint_train.documents.shell import slurm
 from cfglint_train.documents.shell.branches import is_exhaustive, is_taken, narrow_value
 from cfglint_train.documents.shell.expansion import MAX_DEPTH, Expansion
 from cfglint_train.documents.shell.functions import find_uncalled
-from cfglint_train.documents.shell.given import AssignmentCondition, VariableValue, add_assumptions, can_keep_apart
+from cfglint_train.documents.shell.given import (
+    AssignmentCondition,
+    VariableValue,
+    add_assumptions,
+    can_keep_apart,
+    has_options,
+)
 from cfglint_train.documents.shell.grammar import find_lost_blanks, normalize_source
 from cfglint_train.documents.shell.outline import Assignment, Outline, filter_steps, find_heredoc
 from cfglint_train.documents.shell.reached import Reachability
@@ -292,10 +298,10 @@ class Script(Outline):
                 value = self._get_value(assignment, depth)
             if condition is None or value is None:
                 return None
-            if condition is not True:
+            if isinstance(condition, AssignmentCondition):
                 notes: list[str] = []
                 is_separate = can_keep_apart(value)
-                is_assumable = assignment.appends or not is_separate
+                is_assumable = assignment.appends or not is_separate or (array and not has_options(value))
                 is_made = self._assume_condition(assignment, chain, depth, notes) if is_assumable else None
                 if is_made:
                     condition, value = True, add_assumptions(value, notes)
@@ -304,10 +310,14 @@ class Script(Outline):
                         return None
                     collected.assumptions += notes
                     continue
+                elif is_made is False:
+                    if not collected.add_left_out(assignment, value, name, condition.why, notes):
+                        return None
+                    continue
             is_determined = (
-                collected.add_certain(assignment, value)
-                if condition is True
-                else collected.add_conditional(assignment, value, name, condition, self._is_exhaustive)
+                collected.add_conditional(assignment, value, name, condition, self._is_exhaustive)
+                if isinstance(condition, AssignmentCondition)
+                else collected.add_certain(assignment, value)
             )
             if not is_determined:
                 return None

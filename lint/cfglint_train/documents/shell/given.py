@@ -107,6 +107,13 @@ class VariableValue:
             return tuple(element for piece in pieces for element in piece)
         return (tuple(part for piece in pieces for element in piece[:1] for part in element),)
 
+    def add_left_out(self, assignment: Assignment, value: Elements, name: str, why: str, notes: list[str]) -> bool:
+        """Add words that defaults leave out; return False if the value can no longer be determined."""
+        left_out, added = tuple(notes), None if assignment.appends else _strip_self_reference(value, name, self._array)
+        value = value if added is None else added
+        marked = tuple(tuple(part._replace(left_out=left_out) for part in element) for element in value)
+        return self._add(marked, why)
+
     def _add(self, value: Elements, condition: str) -> bool:
         if condition:
             if not can_keep_apart(value):
@@ -119,6 +126,11 @@ class VariableValue:
 def can_keep_apart(value: Elements) -> bool:
     """Return whether a conditional value stays separate words wherever it is inserted: options and settings."""
     return all(_is_option_like(element) for element in value[:1])
+
+
+def has_options(value: Elements) -> bool:
+    """Return whether any element starts with an option, which other branches may set to the same value."""
+    return any(element and element[0].text.lstrip().startswith(b"-") for element in value)
 
 
 def add_assumptions(value: Elements, notes: list[str]) -> Elements:

@@ -45,6 +45,8 @@ class Fragment(Frozen):
     """Variable or argument that only the caller can set, if the unknown text is empty otherwise (`${X:-}`)."""
     condition: str = ""
     """Condition under which the text is present; empty if it is always present."""
+    left_out: tuple[str, ...] = ()
+    """Notes on defaults that leave conditional text out; empty if nothing decides the condition."""
     assumptions: tuple[str, ...] = ()
     """Notes on defaults that apply unless the environment overrides them (`${MBS:-16}`)."""
 
@@ -88,6 +90,8 @@ class Word(Frozen):
     """True if the word is unknown and may expand to any number of words, even in quotes (`"$@"`)."""
     is_optional: bool = False
     """True if the word is present only under a condition, which `why` names."""
+    left_out: str = ""
+    """Note on defaults that leave an optional word out; empty if nothing decides the condition."""
     assumption: str = ""
     """Note on defaults that the text relies on unless the environment overrides them."""
     fragments: tuple[Fragment, ...] = ()
@@ -175,7 +179,10 @@ def build_word(field: tuple[Fragment, ...], span: Span) -> Word:
     names = tuple(dict.fromkeys(name for fragment in field for name in fragment.names))
     assumed = "; ".join(dict.fromkeys(note for fragment in field for note in fragment.assumptions))
     if why and all(fragment.condition and not fragment.why for fragment in field):
-        return Word(text, span, None, names, why, is_optional=True, assumption=assumed, fragments=field)
+        left_out = "; ".join(dict.fromkeys(note for fragment in field for note in fragment.left_out))
+        return Word(
+            text, span, None, names, why, is_optional=True, left_out=left_out, assumption=assumed, fragments=field
+        )
     spreads = _SPREADING.fullmatch(why) is not None
     loose = spreads or (bool(why) and all((fragment.split and fragment.why) or not fragment.text for fragment in field))
     target = None if why else _find_target(field, span)

@@ -12,10 +12,10 @@ from cfglint_train.documents.document import CannotEdit, Change, Route, Set, Unk
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.shell.composed import find_config_name, names_file
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.documents.shell.script import Argument, Invocation
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.codec import Codec
-from cfglint_train.frameworks.interpolation import resolve_default_setting, resolve_setting
+from cfglint_train.frameworks.interpolation import resolve_default_setting, resolve_default_text, resolve_setting
 from cfglint_train.frameworks.lens import (
     Config,
     Triple,
@@ -26,7 +26,7 @@ from cfglint_train.frameworks.lens import (
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
 from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
-from cfglint_train.frameworks.verl.words import find_group, is_below, list_deleted, list_words
+from cfglint_train.frameworks.verl.words import find_group, find_left_out, is_below, list_deleted, list_words
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
@@ -222,6 +222,8 @@ def _start_results(_: Config) -> dict[Route, LookupResult]:
 
 def _look_up(config: Config, route: Route) -> LookupResult:
     defaults = config.compute_once(Defaults)
+    if _is_left_out(config, route):
+        return _find_default(config, route, defaults)
     result = resolve_setting(config, route, defaults)
     if isinstance(result, StatedValue) and isinstance(result.value, Unknown) and not result.value.path:
         return UNRESOLVED
@@ -230,6 +232,38 @@ def _look_up(config: Config, route: Route) -> LookupResult:
     if not config.document.is_complete(config.root) or _is_deleted(config, route):
         return UNRESOLVED
     return resolve_default_setting(config, route, defaults)
+
+
+def _find_default(config: Config, route: Route, defaults: Defaults) -> LookupResult:
+    """Return the default of a key whatever its words state."""
+    if not has_defaults(config) or route not in defaults or _is_deleted(config, route):
+        return NOT_STATED if has_defaults(config) else UNRESOLVED
+    value = defaults[route]
+    if isinstance(value, str) and "${" in value:
+        value = resolve_default_text(config, route, value, defaults)
+    if value is UNRESOLVED or isinstance(value, Unknown):
+        return UNRESOLVED
+    return StatedValue(value, build_default_origin(config, route))
+
+
+def _find_left_out(config: Config) -> Mapping[Route, str]:
+    invocation = get_invocation(config)
+    return {} if invocation is None else find_left_out(invocation)
+
+
+def _is_left_out(config: Config, route: Route) -> bool:
+    """Return whether only words that defaults of variables leave out set a key."""
+    if route not in config.compute_once(_find_left_out):
+        return False
+    node = config.document.find_node((*config.root, *route))
+    return isinstance(node, Argument) and node.word is not None and bool(node.word.left_out)
+
+
+def _add_left_out(config: Config, route: Route, origin: Origin) -> Origin:
+    """Return the origin of a value that holds only if defaults leave another word for its key out."""
+    note = config.compute_once(_find_left_out).get(route, "")
+    notes = dict.fromkeys(filter(None, (origin.assumption, note)))
+    return origin._replace(assumption="; ".join(notes)) if note else origin
 
 
 def _is_deleted(config: Config, route: Route) -> bool:
@@ -281,7 +315,9 @@ def find_setting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None
     if route is None:
         return None, NOT_STATED
     result = look_up(config, route)
-    is_default = isinstance(result, StatedValue) and not config.has(*route)
+    if isinstance(result, StatedValue):
+        result = result._replace(origin=_add_left_out(config, route, result.origin))
+    is_default = isinstance(result, StatedValue) and (not config.has(*route) or _is_left_out(config, route))
     return route, NOT_STATED if is_default else result
 
 
@@ -289,8 +325,10 @@ def find_origin(config: Config, *names: str) -> Origin:
     """Return the origin of the first of the dotted keys that is stated, or of the default of one that exists."""
     routes = parse_routes(*names)
     stated = next((route for route in routes if config.has(*route)), None)
+    if stated is not None and not _is_left_out(config, stated):
+        return _add_left_out(config, stated, config.get_origin(*stated))
     if stated is not None:
-        return config.get_origin(*stated)
+        return _add_left_out(config, stated, build_default_origin(config, stated))
     return build_default_origin(config, next((route for route in routes if has_key(config, route)), routes[0]))
 
 
@@ -298,9 +336,9 @@ def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Tr
     result = NOT_STATED if route is None else look_up(config, route)
     if isinstance(result, StatedValue):
         if result.value is None and key.null_value is not ABSENT:
-            yield key.field, key.null_value, result.origin
+            yield key.field, key.null_value, _add_left_out(config, route or (), result.origin)
         elif result.value is not None:
-            yield key.field, key.codec.read_or_none(result.value), result.origin
+            yield key.field, key.codec.read_or_none(result.value), _add_left_out(config, route or (), result.origin)
     elif result is NOT_STATED and key.default is not ABSENT and has_defaults(config):
         yield key.field, key.default, build_default_origin(config, route or key.names[0])
 

@@ -66,9 +66,8 @@ class HydraWords:
         Words that select a file of a config group, or configure Hydra itself, are left out.
         """
         root = Mapping(invocation.span, [], False)
-        for word in list_words(invocation):
-            if not is_setting(word.head):
-                continue
+        words = [word for word in list_words(invocation) if is_setting(word.head)]
+        for word in sorted(words, key=lambda word: not word.word.left_out):  # any other word overrides these
             if word.head.sign == "~":
                 _remove(root, word.route)
                 continue
@@ -196,6 +195,11 @@ def list_kept_settings(invocation: Invocation) -> list[HydraWord]:
         elif is_setting(word.head):
             kept.append(word)
     return kept
+
+
+def find_left_out(invocation: Invocation) -> dict[Route, str]:
+    """Return the keys of the words that defaults of variables leave out, each with the note on these defaults."""
+    return {word.route: word.word.left_out for word in list_settings(invocation) if word.word.left_out}
 
 
 def list_deleted(invocation: Invocation) -> tuple[Route, ...]:
