@@ -225,8 +225,8 @@ def _count_full_length_samples(judgement: Judgement) -> int | None:
     elif judgement.phase.name == "rollout":
         samples, budget = plan.rollout.micro, plan.rollout.tokens_per_gpu
     elif budget:
-        is_known = plan.batch.global_ is not None and plan.world_size is not None
-        samples = plan.batch.global_ * (plan.parallel.context or 1) // plan.world_size if is_known else None
+        sequences, ranks = plan.batch.global_, plan.world_size
+        samples = sequences * (plan.parallel.context or 1) // ranks if sequences and ranks else None
     if budget and length is not None and length >= budget:
         return None
     is_packed = packs and (bool(budget) or not run.framework.traits.fills_packs(run.main))

@@ -298,8 +298,8 @@ def _compute_engine_pool(budgets: PhaseBudget) -> float | None:
     if capacity is None:
         return rollout.compute_engine_pool(budgets.plan, None)
     held = budgets.job.held
-    started = label_count(dict(budgets.uncertainty.overheads)[CONTEXT], "B of the context", capacity)
-    started += 0.0 if budgets.plan.rollout.weights_sleep else held.parameters + held.frozen
+    context = label_count(dict(budgets.uncertainty.overheads)[CONTEXT], "B of the context", capacity)
+    started = context + (0.0 if budgets.plan.rollout.weights_sleep else held.parameters + held.frozen)
     if budgets.plan.rollout.engine == "sglang":
         return rollout.compute_engine_pool(budgets.plan, capacity - started)
     pool = rollout.compute_engine_pool(budgets.plan, capacity)

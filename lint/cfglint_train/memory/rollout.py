@@ -14,8 +14,8 @@ from cfglint_train.plan.fields import Plan
 def compute_engine_pool(plan: Plan, capacity: float | None) -> float | None:
     """Return the bytes of an awake engine on a shared GPU (its share of the capacity), or None if unknown.
 
-    vLLM is sized for an empty GPU, regardless of the memory that training uses. The result is 0 if no engine shares the
-    GPU.
+    vLLM is sized for an empty GPU, regardless of the memory that training uses, unless `rollout.includes_training`.
+    The result is 0 if no engine shares the GPU.
     """
     rollout = plan.rollout
     if rollout.engine in (None, "none", "hf") or rollout.mode != "colocate":
