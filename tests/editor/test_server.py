@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import shutil
@@ -15,6 +16,8 @@ import pytest
 from lsprotocol import types
 
 from cfglint_train import api
+from cfglint_train.documents.document import Document
+from cfglint_train.editor.session import Session
 from cfglint_train.version import VERSION
 from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
 from tests.support.editor import HELIX, Editor
@@ -608,6 +611,20 @@ python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B \\
   actor_rollout_ref.model.lora_rank=32 trainer.nnodes=2 trainer.n_gpus_per_node=8 \\
   algorithm.adv_estimator=grpo trainer.save_
 """
+
+
+def test_earlier_texts_are_forgotten(tmp_path: Path) -> None:
+    """A session holds as many trees of a file after many edits as after a few."""
+    for name, text in (("train.sh", VERL), ("sft.yaml", SFT)):
+        path, session, counts = (tmp_path / name).as_posix(), Session(), []
+        session.has_watcher = True
+        for number in range(24):
+            session.put(path, f"{text}# {number}\n")
+            session.check(path)
+            if number in (7, 23):
+                gc.collect()
+                counts.append(sum(isinstance(one, Document) and one.path == path for one in gc.get_objects()))
+        assert counts[0] == counts[1] > 0
 
 
 def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:

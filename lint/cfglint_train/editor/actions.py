@@ -173,8 +173,8 @@ def _state_facts(
             ending = "\r\n" if "\r\n" in text.text else "\n"
             comment = f"# cfglint: {stated}{ending}"
             start = text.text.index("\n") + 1 if text.text.startswith("#!") and "\n" in text.text else 0
-            place = text.find_position(start)
-            edit = types.TextEdit(types.Range(place, place), comment)
+            top = text.find_position(start)
+            edit = types.TextEdit(types.Range(top, top), comment)
             yield types.CodeAction(
                 f"State that {stated.replace('=', ' is ')}",
                 kind=types.CodeActionKind.QuickFix,

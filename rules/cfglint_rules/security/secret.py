@@ -41,8 +41,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import islice
+from weakref import WeakKeyDictionary
 
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Document, Route, Scalar, Sequence, Span, follow
@@ -107,13 +107,19 @@ class _Credential(Frozen):
     """Value as parsed, if it may differ from the source text."""
 
 
-@lru_cache(maxsize=1024)
+_credentials: Final[WeakKeyDictionary[Document, dict[Route, tuple[_Credential, ...]]]] = WeakKeyDictionary()
+"""Credentials by root; a document that nothing else uses is forgotten with them, as after each edit in an editor."""
+
+
 def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
     """Return the credentials in a document.
 
     Credentials of a known format are found anywhere, values of keys that name a credential only below `root`.
     """
-    return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
+    by_root = _credentials.setdefault(document, {})
+    if root not in by_root:
+        by_root[root] = tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
+    return by_root[root]
 
 
 def _search_credentials(document: Document, root: Route) -> Iterator[_Credential]:

@@ -202,7 +202,7 @@ def build_rename(config: Config, setting: LaunchedSetting) -> Fix | None:
     return Fix("safe" if is_sure else "unsafe", f"rename {entry.name} to {new_name}", keys=((config, (change,)),))
 
 
-def _build_vocabulary(config: Config, entry: str) -> _EntryVocabulary:
+def _build_vocabulary(config: Config, entry: str | None) -> _EntryVocabulary:
     """Return the vocabulary of a config's framework for an entry point."""
     keys = frameworks.get_keys(config)
     assert keys is not None

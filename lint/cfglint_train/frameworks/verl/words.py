@@ -67,11 +67,11 @@ class HydraWords:
         """
         root = Mapping(invocation.span, [], False)
         words = [word for word in list_words(invocation) if is_setting(word.head)]
+        register(invocation, list_settings(invocation))
         for word in sorted(words, key=lambda word: not word.word.left_out):  # any other word overrides these
             if word.head.sign == "~":
                 _remove(root, word.route)
                 continue
-            register(invocation, word)
             _insert(root, word)
         return root
 
@@ -88,8 +88,7 @@ class HydraWords:
         """
         number, *route = change.route
         if isinstance(change, (Delete, Rename)) and len(route) == 1 and "." in str(route[0]):
-            for word in list_words(invocation):
-                register(invocation, word)
+            register(invocation, list_words(invocation))
             return change  # it names the whole word with its sign
         depth = len(route) if isinstance(change, Delete) else None  # a word below a section is all of the section
         stated = [word for word in list_kept_settings(invocation) if word.route[:depth] == tuple(route)]
@@ -99,16 +98,14 @@ class HydraWords:
             raise CannotEdit("the list is one word")
         if isinstance(change, (Delete, Rename)) and len({word.name for word in stated}) != 1:
             raise CannotEdit("it is part of another word" if not stated else "it is passed in several forms")
-        for word in stated:
-            register(invocation, word)
+        register(invocation, stated)
         name = stated[-1].name if stated else ".".join(map(str, route))
         if isinstance(change, Delete):
             return Delete((number, name))
         if isinstance(change, Rename):
             sign, *parents = stated[-1].head.sign, *stated[-1].route[:-1]
             return Rename((number, name), sign + ".".join((*map(str, parents), change.key)))
-        for word in list_settings(invocation):
-            register(invocation, word)
+        register(invocation, list_settings(invocation))
         if any(word.head.sign == "++" and word.route == change.moved[1:] for word in list_settings(invocation)):
             name = f"++{name}"
         return Set((number, name), _format_value(change.value), _list_siblings(invocation, tuple(route)))
@@ -238,11 +235,14 @@ def find_undetermined(invocation: Invocation) -> str:
     return ""
 
 
-def register(invocation: Invocation, word: HydraWord) -> None:
-    """Add a word to the options of its invocation, so that it is edited as an option joined with its value."""
-    if all(flag.word != word.position for flag in invocation.flags):
-        invocation.flags.append(CommandFlag(word.name, word.position, (), word.head.value_offset))
-        invocation.entries.append(word.entry)
+def register(invocation: Invocation, words: Iterable[HydraWord]) -> None:
+    """Add words to the options of their invocation, so that each is edited as an option joined with its value."""
+    present = {flag.word for flag in invocation.flags}
+    for word in words:
+        if word.position not in present:
+            present.add(word.position)
+            invocation.flags.append(CommandFlag(word.name, word.position, (), word.head.value_offset))
+            invocation.entries.append(word.entry)
 
 
 def _insert(root: Mapping, word: HydraWord) -> None:
