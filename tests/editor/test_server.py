@@ -16,6 +16,7 @@ from lsprotocol import types
 
 from cfglint_train import api
 from cfglint_train.version import VERSION
+from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
 from tests.support.editor import HELIX, Editor
 
@@ -306,6 +307,27 @@ def test_completion_knows_the_release(tmp_path: Path) -> None:
             offered = await editor.complete(document, position)
             assert offered[label] == inserted
             assert "base_model" not in offered
+
+    run(steps, tmp_path)
+
+
+def test_a_key_has_one_description_in_hover_completion_and_schema(tmp_path: Path) -> None:
+    (tmp_path / "cfglint.toml").write_text('rule-url = "https://rules.test/{code}"\n[releases]\naxolotl = "0.16.0"\n')
+    printed = run_cfglint("schema", "axolotl", "--release", "0.16.0", cwd=tmp_path).out
+    properties = json.loads(printed)["$defs"]["AxolotlInputConfig"]["properties"]
+    text = SFT.replace("micro_batch_size", "#") + "micro_batch_size: 1\nflash_attention: true\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        empty = editor.open(tmp_path / "empty.yaml", SFT + "\n")
+        explained = await editor.explain_completions(empty, types.Position(SFT.count("\n"), 0))
+        for key in ("micro_batch_size", "flash_attention", "sequence_len"):
+            description = properties[key]["markdownDescription"]
+            assert "(https://rules.test/MEM001)" in description
+            assert description in str(await editor.hover(document, key))
+            assert explained.get(key, description) == description
+        assert "until axolotl 0.16.1" in explained["flash_attention"]
+        assert "Sequences per GPU and forward pass" in properties["micro_batch_size"]["description"]
 
     run(steps, tmp_path)
 

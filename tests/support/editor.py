@@ -150,9 +150,25 @@ class Editor:
 
     async def complete(self, document: types.TextDocumentIdentifier, position: types.Position) -> dict[str, str]:
         """Return the text that each completion inserts, by its label."""
-        answer = await self.client.text_document_completion_async(types.CompletionParams(document, position))
-        items = [] if answer is None else answer.items  # type: ignore[union-attr]
+        items = await self._list_completions(document, position)
         return {item.label: item.text_edit.new_text for item in items if item.text_edit}
+
+    async def explain_completions(
+        self, document: types.TextDocumentIdentifier, position: types.Position
+    ) -> dict[str, str]:
+        """Return the text that describes each completion, by its label."""
+        items = await self._list_completions(document, position)
+        return {
+            item.label: item.documentation.value
+            for item in items
+            if isinstance(item.documentation, types.MarkupContent)
+        }
+
+    async def _list_completions(
+        self, document: types.TextDocumentIdentifier, position: types.Position
+    ) -> Sequence[types.CompletionItem]:
+        answer = await self.client.text_document_completion_async(types.CompletionParams(document, position))
+        return [] if answer is None else answer.items  # type: ignore[union-attr]
 
     async def list_actions(self, document: types.TextDocumentIdentifier, *only: str) -> dict[str, types.CodeAction]:
         """Return the actions for a whole document by title, each with its edit."""

@@ -8,11 +8,15 @@ from argparse import ArgumentParser
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary, list_vocabularies, load
 from cfglint_train.foundation.errors import UsageError
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import find_vocabulary, list_frameworks, map_spellings
 from cfglint_train.front.commands.parser import Parser
+
+if TYPE_CHECKING:
+    from cfglint_schemas.fact import KeyFact
+    from cfglint_schemas.plain import Describe
 
 
 def _find_vocabulary(text: str) -> str | None:
@@ -81,9 +85,34 @@ def schema(argv: list[str]) -> int:
     allows_comments = (
         loader is not None and name in list_frameworks() and tuple(list_frameworks()[name].clues) == ("json",)
     )
-    json_schema = build_plain_schema(vocabulary, release, context, loader, allows_comments)
+    json_schema = build_plain_schema(
+        vocabulary, release, context, loader, allows_comments, _build_describer(release, entry)
+    )
     sys.stdout.write(dumps(json_schema, indent=1, ensure_ascii=True) + "\n")
     return 0
+
+
+def _build_describer(release: str, entry: str | None) -> Describe:
+    """Return a function that describes a key; rules are links if the settings or the package have their pages."""
+    import os
+
+    from cfglint_train.reports.addresses import choose_rule_pages
+    from cfglint_train.reports.key_description import describe_fields, describe_key, find_fields, strip_markdown
+    from cfglint_train.reports.style import Style
+    from cfglint_train.settings.settings import discover
+
+    settings = discover(os.getcwd(), {})
+    style = Style(pages=choose_rule_pages(None if settings is None else settings.rule_url))
+
+    def describe(fact: KeyFact) -> dict[str, str]:
+        fields = find_fields(fact, release, entry)
+        plain = strip_markdown([*describe_key(fact, release), *describe_fields(fields, Style())])
+        if not fields or style.pages is None:
+            return {"description": plain}
+        text = "\n\n".join((*describe_key(fact, release), *describe_fields(fields, style)))
+        return {"description": plain, "markdownDescription": text}
+
+    return describe
 
 
 def _list_vocabularies() -> list[str]:
