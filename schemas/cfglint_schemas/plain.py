@@ -122,6 +122,9 @@ class _SchemaBuilder:
         else:
             schema = self._convert({"anyOf": [part for item in schemas for part in item.get("anyOf", [item])]})
         is_deprecated = all(fact.is_deprecated or fact.resolve_status().kind != "present" for fact in facts)
+        if schema.get("default", "") is None:
+            # yaml-language-server 1.25.0 stops a completion at a text whose default is null.
+            schema = {word: value for word, value in schema.items() if word != "default"}
         if is_deprecated:
             schema = {**schema, "deprecated": True}
         return schema if self._describe is None else {**self._describe(facts[0]), **schema}

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -511,7 +512,7 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
         editor.change(document, SFT)
         assert "a defect" not in str(await editor.wait(document))
 
-    run(steps, tmp_path, command=("-c", program))
+    run(steps, tmp_path, command=(sys.executable, "-c", program))
 
 
 def test_hints_at_line_ends_where_there_are_no_lenses(tmp_path: Path) -> None:
@@ -537,7 +538,7 @@ def test_the_settings_for_helix_and_zed_start_the_server() -> None:
     """The settings that the documentation shows are valid, and name the command that the other tests run."""
     page = (REPOSITORY / "docs" / "editors.md").read_text(encoding="utf-8")
     snippets = {language: re.findall(f"```{language}\n(.*?)```", page, re.DOTALL) for language in ("toml", "json")}
-    (helix,) = map(tomllib.loads, snippets["toml"])
+    (helix,) = [settings for settings in map(tomllib.loads, snippets["toml"]) if "language-server" in settings]
     assert helix["language-server"]["cfglint"] == {"command": "cfglint", "args": ["server"]}
     assert {language["name"] for language in helix["language"]} == {"yaml", "json"}
     assert all(language["language-servers"][0] == "cfglint" for language in helix["language"])
@@ -570,7 +571,7 @@ def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
             assert "KEY001" in {one.code for one in diagnostics}
             assert [title for title in await editor.list_actions(document) if title.startswith("Fix: ")]
 
-    run(steps, tmp_path, command=("-c", program))
+    run(steps, tmp_path, command=(sys.executable, "-c", program))
 
 
 def test_a_long_file_is_checked(tmp_path: Path) -> None:

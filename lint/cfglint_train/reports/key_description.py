@@ -13,7 +13,6 @@ from cfglint_schemas.kinds import ValueKind
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.plan.field_docs import load_meanings
@@ -27,6 +26,7 @@ _STATUSES: Final = {
     "gated": "needs a plugin or another key",
     "not yet": "not in this release yet",
 }
+_GONE: Final = ("removed", "renamed", "not yet")
 _KIND_NAMES: Final = {
     "int": "integer", "float": "number", "bool": "true or false", "str": "text", "list": "list", "dict": "section",
     "any": "any value",
@@ -83,24 +83,20 @@ def _describe_history(fact: KeyFact, release: str) -> Iterator[str]:
     package = first.get("package", fact.vocabulary.package)
     is_oldest = package in packages and first["since"] == packages[package][0]
     yield f"since {package} {first['since']}{' or earlier' if is_oldest else ''}"
-    end = _find_end(fact, release)
+    end = _find_end(fact)
     if end is not None:
         yield f"until {end}"
 
 
-def _find_end(fact: KeyFact, release: str) -> str | None:
+def _find_end(fact: KeyFact) -> str | None:
     """Return the last package and release that accept the key under its name, or None for the newest known."""
     last = fact.spans[-1]
     package = fact.vocabulary.package
     if "last" in last:
         return f"{last.get('package', package)} {last['last']}"
-    if fact.is_unchanged:
-        return None
     releases = fact.vocabulary.packages[package]
-    for former, later in zip(releases, releases[1:]):
-        if parse_release(later) > parse_release(release) and fact.resolve_status(later).kind in ("removed", "renamed"):
-            return f"{package} {former}"
-    return None
+    final = next((release for release in reversed(releases) if fact.resolve_status(release).kind not in _GONE), None)
+    return None if final in (releases[-1], None) else f"{package} {final}"
 
 
 def _format_rule(rule: Rule, style: Style) -> str:
