@@ -333,6 +333,30 @@ def test_a_key_has_one_description_in_hover_completion_and_schema(tmp_path: Path
     run(steps, tmp_path)
 
 
+LAUNCH = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B trainer.nnodes=1 "
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.yaml", SFT.rpartition("optimizer")[0] + "optimizer: ", {"adamw_torch_fused", "muon"}),
+        ("a.yaml", SFT + "lr_scheduler: ", {"cosine", "rex"}),
+        ("a.yaml", SFT + "adapter: ", {"lora", "qlora"}),
+        ("a.yaml", SFT + "attn_implementation: ", {"flash_attention_2", "sdpa"}),
+        ("run.sh", LAUNCH + "algorithm.adv_estimator=", {"gae", "grpo"}),
+        ("run.sh", LAUNCH + "actor_rollout_ref.rollout.name=", {"vllm", "sglang"}),
+        ("run.sh", LAUNCH + "actor_rollout_ref.actor.strategy=", {"fsdp2", "megatron"}),
+    ],
+)
+def test_completion_offers_open_lists_of_values(name: str, text: str, expected: set[str], tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / name, text)
+        position = types.Position(text.count("\n"), len(text.rsplit("\n", 1)[-1]))
+        assert expected <= set(await editor.complete(document, position))
+
+    run(steps, tmp_path)
+
+
 def test_completion_below_broken_lines(tmp_path: Path) -> None:
     """Lines above and below the cursor that do not parse do not end the completion of keys and values."""
     config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
