@@ -17,6 +17,7 @@ import framework_pages
 import front_page
 import picture
 import rule_pages
+import schema_files
 import settings_page
 from markdown_text import format_code_block
 from mkdocs.config.defaults import MkDocsConfig
@@ -51,8 +52,8 @@ def _fill_entry(entry: Any) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
-    for path, text in generate_pages().items():
+    """Add the generated pages and the schemas."""
+    for path, text in {**generate_pages(), **schema_files.build_files()}.items():
         files.append(File.generated(config, path, content=text))
     return files
 
@@ -69,6 +70,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     markdown = markdown.replace(framework_pages.LIST, framework_pages.build_framework_list())
     if front_page.CATCHES in markdown:
         markdown = markdown.replace(front_page.CATCHES, front_page.build_tables())
+    if schema_files.TABLE in markdown:
+        markdown = markdown.replace(schema_files.TABLE, schema_files.build_rows())
     if fit_page.COSTS in markdown:
         markdown = markdown.replace(fit_page.COSTS, fit_page.build_cost_table())
     if page.file.generated_by is None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from json import load
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.plan.names import Field
 from cfglint_train.settings.settings import measure_precision
 
 _FOLDER: Final = os.path.dirname(__file__)
@@ -47,6 +48,18 @@ def find_rule(name_or_code: str) -> Rule | None:
     """Return the rule with this code (upper or lower case) or name, or None if there is none."""
     by_code = RULES.get(name_or_code.upper())
     return by_code or next((rule for rule in RULES.values() if rule.name == name_or_code), None)
+
+
+@cache
+def _load_reads() -> Mapping[Field, list[str]]:
+    with open(os.path.join(_FOLDER, "reads.json"), encoding="utf-8") as file:
+        codes: Mapping[Field, list[str]] = load(file)
+    return codes
+
+
+def list_readers(field: Field) -> list[Rule]:
+    """Return the rules that read a plan field; `tools.rule_reads` makes the list."""
+    return [RULES[code] for code in _load_reads().get(field, ())]
 
 
 def match_selector(selector: str) -> frozenset[str]:

@@ -42,6 +42,13 @@ def can_be(schema: Mapping[str, Any], kind: str) -> bool:
     return kind in types if isinstance(types, list) else kind == types
 
 
+def is_suggestion(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema lists values without refusing other texts: a registry that users may extend."""
+    parts = schema.get("anyOf", ())
+    is_open = any(can_be(part, "string") and not {"pattern", "x-external"} & part.keys() for part in parts)
+    return is_open and any("enum" in part for part in parts)
+
+
 def list_alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the alternatives of a schema, nested `anyOf` included; a value must match at least one."""
     if "anyOf" in schema:

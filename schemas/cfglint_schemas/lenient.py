@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cfglint_schemas.kinds import is_suggestion
 from cfglint_train.foundation.typed import Any, Final, Protocol
 
 Json = dict[str, Any]
@@ -44,6 +45,9 @@ def build_widener(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
             unchecked = {
                 word: value for word, value in schema.items() if word not in ("type", "items", *_BOUND_KEYWORDS)
             }
+            if "anyOf" in unchecked and is_suggestion(declaration):
+                # Nothing refuses other values: the listed ones are suggestions.
+                unchecked["anyOf"] = [*(part for part in declaration["anyOf"] if "enum" in part), {}]
             return _add_placeholder(unchecked, placeholder) if "enum" in unchecked else unchecked
         if "enum" not in schema and "type" in schema and "$ref" not in schema:
             schema = _widen_types(schema, types)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.lenient import Loader, build_widener
@@ -11,6 +11,9 @@ from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.typed import Any, Final
 
 Json = dict[str, Any]
+
+Describe = Callable[[KeyFact], Mapping[str, str]]
+"""Function that returns the annotations of a key's schema, such as `description`."""
 
 # Names that users give to remarks, because JSON has no comments. Editors must not report them.
 _REMARKS: Final = "^(_|//|#|x-)"
@@ -25,15 +28,17 @@ def build_plain_schema(
     context: Context = UNKNOWN,
     loader: Loader | None = None,
     remarks: bool = False,
+    describe: Describe | None = None,
 ) -> Json:
     """Return a JSON Schema (draft 2020-12) of the keys that one entry point accepts at one release.
 
     The schema rejects unknown names unless the framework accepts every name there. It accepts the values that `loader`
     accepts and converts; without a loader, only values of the declared types. Set `remarks` to allow names that serve
-    as comments, for files that cannot have comments. Raises ValueError if `release` is not a valid release.
+    as comments, for files that cannot have comments. `describe` annotates each key. Raises ValueError if `release` is
+    not a valid release.
     """
     definitions: dict[str, Json] = {}
-    builder = _SchemaBuilder(vocabulary, release, context, definitions, loader, remarks)
+    builder = _SchemaBuilder(vocabulary, release, context, definitions, loader, remarks, describe)
     root = builder.build_reference(vocabulary.list_definitions((), release, context))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -57,7 +62,7 @@ def _keep_schema(_: Mapping[str, Any], schema: Json) -> Json:
 class _SchemaBuilder:
     """A builder for the definitions of a plain schema; each is built when it is first referenced."""
 
-    __slots__ = ("_context", "_definitions", "_release", "_remarks", "_vocabulary", "_widen")
+    __slots__ = ("_context", "_definitions", "_describe", "_release", "_remarks", "_vocabulary", "_widen")
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class _SchemaBuilder:
         definitions: dict[str, Json],
         loader: Loader | None,
         remarks: bool,
+        describe: Describe | None,
     ) -> None:
         """Store the options of the whole schema; built definitions are added to `definitions`."""
         self._vocabulary = vocabulary
@@ -74,6 +80,7 @@ class _SchemaBuilder:
         self._context = context
         self._definitions = definitions
         self._remarks = remarks
+        self._describe = describe
         self._widen = _keep_schema if loader is None else build_widener(loader)
 
     def build_reference(self, names: Iterable[str], free: Mapping[str, Any] | None = None) -> Json:
@@ -115,7 +122,12 @@ class _SchemaBuilder:
         else:
             schema = self._convert({"anyOf": [part for item in schemas for part in item.get("anyOf", [item])]})
         is_deprecated = all(fact.is_deprecated or fact.resolve_status().kind != "present" for fact in facts)
-        return {**schema, "deprecated": True} if is_deprecated else schema
+        if schema.get("default", "") is None:
+            # yaml-language-server 1.25.0 stops a completion at a text whose default is null.
+            schema = {word: value for word, value in schema.items() if word != "default"}
+        if is_deprecated:
+            schema = {**schema, "deprecated": True}
+        return schema if self._describe is None else {**self._describe(facts[0]), **schema}
 
     def _convert(self, schema: Mapping[str, Any]) -> Json:
         result = {word: value for word, value in schema.items() if not word.startswith("x-")}

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from cfglint_schemas import form
+from cfglint_schemas.kinds import can_be, is_suggestion, list_alternatives
 from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.versions import is_final
@@ -130,10 +131,17 @@ def _overlay_key(key: TableKey, upstream: Json, first_release: str) -> Json:
 def _find_wider_schema(declared: Json, upstream: Json) -> Json:
     """Return schema keywords for the values that upstream's code accepts beyond the declared type.
 
-    These are additional words, the words of another package's enumeration, or additional types such as null.
+    These are additional words, the words of another package's enumeration, or additional types such as null. Words that
+    are suggestions are kept, too.
     """
     if "enum" in declared and "enum" in upstream:
         return {"enum": [*declared["enum"], *(word for word in upstream["enum"] if word not in declared["enum"])]}
+    if (
+        is_suggestion(upstream)
+        and "enum" not in declared
+        and any(can_be(part, "string") for part in list_alternatives(declared))
+    ):
+        return upstream
     kinds = upstream.get("type")
     wider = isinstance(kinds, list) and declared.get("type") in kinds
     return upstream if wider or "x-external" in declared else {}

@@ -7,6 +7,7 @@ import gc
 import json
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -19,6 +20,7 @@ from cfglint_train import api
 from cfglint_train.documents.document import Document
 from cfglint_train.editor.session import Session
 from cfglint_train.version import VERSION
+from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
 from tests.support.editor import HELIX, Editor
 
@@ -344,6 +346,51 @@ def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_a_key_has_one_description_in_hover_completion_and_schema(tmp_path: Path) -> None:
+    (tmp_path / "cfglint.toml").write_text('rule-url = "https://rules.test/{code}"\n[releases]\naxolotl = "0.16.0"\n')
+    printed = run_cfglint("schema", "axolotl", "--release", "0.16.0", cwd=tmp_path).out
+    properties = json.loads(printed)["$defs"]["AxolotlInputConfig"]["properties"]
+    text = SFT.replace("micro_batch_size", "#") + "micro_batch_size: 1\nflash_attention: true\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        empty = editor.open(tmp_path / "empty.yaml", SFT + "\n")
+        explained = await editor.explain_completions(empty, types.Position(SFT.count("\n"), 0))
+        for key in ("micro_batch_size", "flash_attention", "sequence_len"):
+            description = properties[key]["markdownDescription"]
+            assert "(https://rules.test/MEM001)" in description
+            assert description in str(await editor.hover(document, key))
+            assert explained.get(key, description) == description
+        assert "until axolotl 0.16.1" in explained["flash_attention"]
+        assert "Sequences per GPU and forward pass" in properties["micro_batch_size"]["description"]
+
+    run(steps, tmp_path)
+
+
+LAUNCH = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B trainer.nnodes=1 "
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.yaml", SFT.rpartition("optimizer")[0] + "optimizer: ", {"adamw_torch_fused", "muon"}),
+        ("a.yaml", SFT + "lr_scheduler: ", {"cosine", "rex"}),
+        ("a.yaml", SFT + "adapter: ", {"lora", "qlora"}),
+        ("a.yaml", SFT + "attn_implementation: ", {"flash_attention_2", "sdpa"}),
+        ("run.sh", LAUNCH + "algorithm.adv_estimator=", {"gae", "grpo"}),
+        ("run.sh", LAUNCH + "actor_rollout_ref.rollout.name=", {"vllm", "sglang"}),
+        ("run.sh", LAUNCH + "actor_rollout_ref.actor.strategy=", {"fsdp2", "megatron"}),
+    ],
+)
+def test_completion_offers_open_lists_of_values(name: str, text: str, expected: set[str], tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / name, text)
+        position = types.Position(text.count("\n"), len(text.rsplit("\n", 1)[-1]))
+        assert expected <= set(await editor.complete(document, position))
+
+    run(steps, tmp_path)
+
+
 def test_completion_below_broken_lines(tmp_path: Path) -> None:
     """Lines above and below the cursor that do not parse do not end the completion of keys and values."""
     config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
@@ -516,7 +563,7 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
         editor.change(document, SFT)
         assert "a defect" not in str(await editor.wait(document))
 
-    run(steps, tmp_path, command=("-c", program))
+    run(steps, tmp_path, command=(sys.executable, "-c", program))
 
 
 @pytest.mark.parametrize(("encoding", "codec", "unit"), [("utf-8", "utf-8", 1), ("utf-16", "utf-16-le", 2)])
@@ -546,7 +593,7 @@ def test_the_settings_for_helix_and_zed_start_the_server(tmp_path: Path) -> None
     """The settings that the documentation shows are valid, and their commands start a server that checks a file."""
     page = (REPOSITORY / "docs" / "editors.md").read_text(encoding="utf-8")
     snippets = {language: re.findall(f"```{language}\n(.*?)```", page, re.DOTALL) for language in ("toml", "json")}
-    (helix,) = map(tomllib.loads, snippets["toml"])
+    (helix,) = [settings for settings in map(tomllib.loads, snippets["toml"]) if "language-server" in settings]
     assert {language["name"] for language in helix["language"]} == {"yaml", "json"}
     assert all(language["language-servers"][0] == "cfglint" for language in helix["language"])
     (zed,) = [settings["lsp"] for settings in map(json.loads, snippets["json"]) if "lsp" in settings]
@@ -591,7 +638,7 @@ def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
             assert "KEY001" in {one.code for one in diagnostics}
             assert [title for title in await editor.list_actions(document) if title.startswith("Fix: ")]
 
-    run(steps, tmp_path, command=("-c", program))
+    run(steps, tmp_path, command=(sys.executable, "-c", program))
 
 
 def test_a_long_file_is_checked(tmp_path: Path) -> None:

@@ -263,6 +263,65 @@ def build_value_schema(framework: str, schema: Any) -> Any:
     return build_widener(frameworks.load(framework).loader)(schema, fragment)
 
 
+# --- values that editors offer ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("framework", "route", "release", "offered", "missing"),
+    [
+        ("axolotl", "optimizer", "0.18.0", "adamw_torch_fused", "scao"),
+        ("axolotl", "optimizer", "0.21.0", "dion", "lion_pytorch"),
+        ("axolotl", "lr_scheduler", "0.21.0", "rex", None),
+        ("axolotl", "adapter", "0.21.0", "qlora", None),
+        ("axolotl", "attn_implementation", "0.21.0", "varlen", "flash"),
+        ("verl", "algorithm.adv_estimator", "0.9.1", "gdpo", None),
+        ("verl", "algorithm.adv_estimator", "0.4.0", "opo", "gpg"),
+        ("verl", "actor_rollout_ref.rollout.name", "0.9.1", "trtllm", "hf"),
+        ("verl", "actor_rollout_ref.actor.strategy", "0.9.1", "fsdp_turbo", None),
+        ("deepspeed", "optimizer.type", "0.18.0", "Muon", None),
+        ("deepspeed", "optimizer.type", "0.10.0", "OneBitAdam", "Lion"),
+        ("deepspeed", "scheduler.type", "0.19.8", "WarmupCosineLR", None),
+        ("olmo", "precision", "0.6.0", "amp_bf16", None),
+        ("openrlhf", "--lr_scheduler", "0.9.5", "cosine_with_min_lr", None),
+        ("trl", "dtype", "1.16.0", "bfloat16", None),
+        ("accelerate", "mixed_precision", "1.15.0", "bf16", None),
+        ("llamafactory", "optim", "0.9.5", "adamw_torch_fused", None),
+    ],
+)
+def test_open_lists_offer_the_values_of_the_release_and_refuse_none(
+    framework: str, route: str, release: str, offered: str, missing: str | None
+) -> None:
+    vocabulary = load(framework)
+    entry = "train_sft" if framework == "openrlhf" else None
+    fact = vocabulary.find_fact(tuple(route.split(".")) if entry is None else (route,), release, Context(entry=entry))
+    assert fact is not None
+    values = [value for kind in fact.list_kinds() for value in kind.values]
+    assert offered in values
+    assert missing not in values
+    printed = build_value_schema(framework, fact.get_schema())
+    validator = jsonschema.Draft202012Validator(printed)
+    assert validator.is_valid(offered)
+    assert validator.is_valid("a_name_of_a_plugin")
+    assert is_accepted(fact.get_schema(), "a_name_of_a_plugin", frameworks.load(framework).loader)
+    assert offered in str(printed)
+
+
+@pytest.mark.parametrize(
+    ("route", "release", "offered", "missing"),
+    [("optimizer", "0.8.0", "adamw_torch_fused", "dion"), ("lr_scheduler", "0.7.0", "one_cycle", "rex")],
+)
+def test_closed_lists_offer_the_words_of_the_required_transformers(
+    route: str, release: str, offered: str, missing: str
+) -> None:
+    fact = load("axolotl").find_fact((route,), release)
+    assert fact is not None
+    values = [value for kind in fact.list_kinds() for value in kind.values]
+    assert offered in values
+    assert missing not in values
+    assert not is_accepted(fact.get_schema(), "a_name_of_a_plugin", PYDANTIC)
+    assert jsonschema.Draft202012Validator(build_value_schema("axolotl", fact.get_schema())).is_valid(missing)
+
+
 # --- check-jsonschema and editors ------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tools.rule_reads import TARGET, format_reads
 
 from cfglint_rules import catalogue, registry
 from cfglint_train.fitting import moves
@@ -78,6 +79,21 @@ def test_a_rule_writes_the_fields_that_it_names(rule):
         assert written <= moves.list_fields()
     else:
         assert written == set(rule.writes)
+
+
+def test_the_readers_of_each_field_are_up_to_date():
+    assert TARGET.read_text(encoding="utf-8") == format_reads(), "python -m tools.rule_reads"
+
+
+@pytest.mark.parametrize("rule", [rule for rule in CHECKED if not rule.estimates], ids=lambda rule: rule.code)
+def test_a_rule_that_fires_reads_a_field_that_it_is_listed_for(rule):
+    listed = {field for field in FIELDS if rule in registry.list_readers(field)}
+    seen: dict[Field, None] = {}
+    reported = [
+        report for run in yield_fixture_runs(rule.code) for report in registry.get_checker(rule)(RecordedRun(run, seen))
+    ]
+    assert reported
+    assert not listed or not listed.isdisjoint(seen)
 
 
 def test_a_finding_names_the_fields_that_were_read_for_it():

@@ -666,10 +666,15 @@ _OLMO = """
     class SpeedMonitorConfig:
         gpu_flops_available: int = 1
     @dataclass
+    class DataConfig:
+        memmap_dtype: str = "uint16"
+    @dataclass
     class TrainConfig:
         activation_checkpointing: bool = False
         fsdp: FSDPConfig = None
         speed: SpeedMonitorConfig = None
+        data: DataConfig = None
+        precision: str = None
         {extra}
 """
 

@@ -6,10 +6,10 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from lsprotocol import types
@@ -49,14 +49,16 @@ class Editor:
     def __init__(
         self,
         *folders: Path,
-        command: Sequence[str] = ("-m", "cfglint_train", "server"),
+        command: Sequence[str] = (sys.executable, "-m", "cfglint_train", "server"),
         capabilities: types.ClientCapabilities = CAPABILITIES,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Prepare an editor with workspace folders; `command` is what Python runs as the server."""
+        """Prepare an editor with workspace folders; `command` starts the server, which may ask for `settings`."""
         self.client_capabilities = capabilities
         self.client = LanguageClient("editor", "1")
         self.folders = folders
         self.command = command
+        self.settings = settings
         self.texts: dict[str, str] = {}
         self.versions: dict[str, int] = {}
         self.published: dict[str, types.PublishDiagnosticsParams] = {}
@@ -73,10 +75,11 @@ class Editor:
             (types.WORKSPACE_APPLY_EDIT, self._apply),
             (types.CLIENT_REGISTER_CAPABILITY, lambda _: None),
             (types.WINDOW_SHOW_DOCUMENT, self._show),
+            (types.WORKSPACE_CONFIGURATION, self._configure),
             (types.WINDOW_SHOW_MESSAGE, lambda message: self.messages.append(message.message)),
         ):
             self.client.feature(name)(partial(method))
-        await self.client.start_io(sys.executable, *self.command, env={**os.environ, "CFGLINT_CACHE_DIR": ""})
+        await self.client.start_io(*self.command, env={**os.environ, "CFGLINT_CACHE_DIR": ""})
         folders = [types.WorkspaceFolder(folder.as_uri(), folder.name) for folder in self.folders]
         params = types.InitializeParams(capabilities=self.client_capabilities, workspace_folders=folders)
         self.capabilities = (await self.client.initialize_async(params)).capabilities
@@ -107,6 +110,9 @@ class Editor:
         self.shown.append(params.uri)
         return types.ShowDocumentResult(success=True)
 
+    def _configure(self, params: types.ConfigurationParams) -> list[Any]:
+        return [self.settings.get(item.section or "") for item in params.items]
+
     def open(self, path: Path, text: str | None = None) -> types.TextDocumentIdentifier:
         """Open a file, with its content on disk unless a text is passed, and return its identifier."""
         uri = path.as_uri()
@@ -129,9 +135,9 @@ class Editor:
         )
 
     async def wait(self, document: types.TextDocumentIdentifier, seconds: float = 60) -> list[types.Diagnostic]:
-        """Return the diagnostics of an open document at its current version."""
+        """Return the diagnostics of an open document at its current version; some servers publish no version."""
         uri = document.uri
-        while uri not in self.published or self.published[uri].version != self.versions[uri]:
+        while uri not in self.published or self.published[uri].version not in (self.versions[uri], None):
             self._news.clear()
             await asyncio.wait_for(self._news.wait(), seconds)
         return list(self.published[uri].diagnostics)
@@ -150,9 +156,25 @@ class Editor:
 
     async def complete(self, document: types.TextDocumentIdentifier, position: types.Position) -> dict[str, str]:
         """Return the text that each completion inserts, by its label."""
-        answer = await self.client.text_document_completion_async(types.CompletionParams(document, position))
-        items = [] if answer is None else answer.items  # type: ignore[union-attr]
+        items = await self._list_completions(document, position)
         return {item.label: item.text_edit.new_text for item in items if item.text_edit}
+
+    async def explain_completions(
+        self, document: types.TextDocumentIdentifier, position: types.Position
+    ) -> dict[str, str]:
+        """Return the text that describes each completion, by its label."""
+        items = await self._list_completions(document, position)
+        return {
+            item.label: item.documentation.value
+            for item in items
+            if isinstance(item.documentation, types.MarkupContent)
+        }
+
+    async def _list_completions(
+        self, document: types.TextDocumentIdentifier, position: types.Position
+    ) -> Sequence[types.CompletionItem]:
+        answer = await self.client.text_document_completion_async(types.CompletionParams(document, position))
+        return [] if answer is None else answer.items  # type: ignore[union-attr]
 
     async def list_actions(self, document: types.TextDocumentIdentifier, *only: str) -> dict[str, types.CodeAction]:
         """Return the actions for a whole document by title, each with its edit."""

@@ -10,13 +10,14 @@ from json import dumps
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
 from cfglint_train.documents.document import Mapping, Route
-from cfglint_train.editor.hover import find_fact, find_place, format_kinds
+from cfglint_train.editor.hover import find_fact, find_place
 from cfglint_train.editor.mending import MARKER, blank_broken_lines
 from cfglint_train.editor.session import Session, Setting, detect_syntax, is_dotted
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.frameworks import framework as frameworks
+from cfglint_train.reports.key_description import describe_fields, describe_key, find_fields, format_kinds
 
 _WORD: Final = compile_on_use(r"[\w.\-]*")
 
@@ -31,6 +32,8 @@ class Suggestion(Frozen):
     """The text to insert in place of the word at the cursor."""
     detail: str
     """The kind of value and the default, or an empty string."""
+    documentation: str
+    """Markdown that describes the key, or an empty string."""
 
 
 class Completions(Frozen):
@@ -129,12 +132,13 @@ def _list_keys(setting: Setting, quoted: bool, following: str) -> Iterator[Sugge
         if flag in present or name in present:
             continue
         fact = vocabulary.find_fact((*place, name), config.release, context)
-        yield Suggestion(
-            "key",
-            flag,
-            _write_key(flag, config.document.syntax, quoted, following),
-            "" if fact is None else _describe(fact),
-        )
+        detail, documentation = "", ""
+        if fact is not None:
+            fields = find_fields(fact, config.release, context.entry)
+            detail = _describe(fact)
+            documentation = "\n\n".join((*describe_key(fact, config.release), *describe_fields(fields, setting.style)))
+        text = _write_key(flag, config.document.syntax, quoted, following)
+        yield Suggestion("key", flag, text, detail, documentation)
 
 
 def _write_key(name: str, syntax: str, quoted: bool, following: str) -> str:
@@ -160,7 +164,8 @@ def _list_values(setting: Setting, quoted: bool) -> Iterator[Suggestion]:
             continue
         seen.add(word)
         is_json_text = setting.config.document.syntax == "json" and isinstance(value, str) and not quoted
-        yield Suggestion("value", word, dumps(value) if is_json_text else word, "default" if value == default else "")
+        text = dumps(value) if is_json_text else word
+        yield Suggestion("value", word, text, "default" if value == default else "", "")
 
 
 def _list_choices(fact: KeyFact) -> Iterator[Any]:

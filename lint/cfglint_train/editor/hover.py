@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from json import dumps
+from collections.abc import Iterator
 
 from cfglint_schemas.fact import KeyFact
-from cfglint_schemas.kinds import ValueKind
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import Route
 from cfglint_train.editor.session import Setting
@@ -20,27 +18,15 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.key_availability import is_missing
 from cfglint_train.frameworks.lens import format_route
-from cfglint_train.plan.field_docs import load_meanings
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue
 from cfglint_train.reports.answer import RESOURCE_NAMES
+from cfglint_train.reports.key_description import describe_fields, describe_key, find_fields
 from cfglint_train.reports.origins import describe_origin, format_value
 from cfglint_train.runs.run import Run
 
 SIZES: Final[tuple[Field, ...]] = ("batch.micro", "sequence.length")
 """Fields whose largest value that fits is worth knowing."""
-
-_STATUSES: Final = {
-    "removed": "not in this release any more",
-    "renamed": "has another name in this release",
-    "ignored": "accepted and never read",
-    "gated": "needs a plugin or another key",
-    "not yet": "not in this release yet",
-}
-_KIND_NAMES: Final = {
-    "int": "integer", "float": "number", "bool": "true or false", "str": "text", "list": "list", "dict": "section",
-    "any": "any value",
-}  # fmt: skip
 
 
 def describe_setting(setting: Setting) -> str:
@@ -55,12 +41,12 @@ def describe_setting(setting: Setting) -> str:
         if is_missing(config, route) and setting.route[-1] != "_CLASS_":
             lines.append("not a key of this release")
     elif not fact.is_open:
-        lines += _describe_fact(fact, config.release)
-    for field, value in list_fields(setting):
-        meaning = load_meanings().get(field, "")
+        lines += describe_key(fact, config.release)
+    stated = list_fields(setting)
+    lines += describe_fields(_merge_fields(fact, setting, stated), setting.style)
+    for field, value in stated:
         origin = describe_origin(value.origin).removeprefix(f"{os.path.dirname(config.document.path)}/")
-        effective = f"`{field}` = `{format_value(value.value)}` ({origin})"
-        lines.append(f"{effective}: {meaning}" if meaning else effective)
+        lines.append(f"`{field}` = `{format_value(value.value)}` ({origin})")
         lines += _describe_memory(places.choose_worse(setting.run), field, value)
     return "\n\n".join(dict.fromkeys(lines))
 
@@ -110,38 +96,11 @@ def list_fields(setting: Setting) -> list[tuple[Field, FieldValue]]:
     ]
 
 
-def _describe_fact(fact: KeyFact, release: str) -> Iterator[str]:
-    status = fact.resolve_status()
-    parts = [format_kinds(fact.list_kinds())]
-    schema = fact.get_schema(release)
-    if "default" in schema:
-        parts.append(f"default `{dumps(schema['default'], ensure_ascii=False)}`")
-    if fact.first_release is not None:
-        parts.append(f"since {fact.package} {fact.first_release}")
-    last = fact.spans[-1].get("last") if fact.spans else None
-    if last is not None:
-        parts.append(f"until {last}")
-    yield "; ".join(filter(None, parts))
-    if status.kind in _STATUSES:
-        names = f": {', '.join(f'`{name}`' for name in status.new_names)}" if status.new_names else ""
-        yield f"{_STATUSES[status.kind]}{names}"
-    elif fact.is_deprecated:
-        yield "deprecated"
-
-
-def format_kinds(kinds: Iterable[ValueKind]) -> str:
-    """Return kinds of value as words, each once, without null; lists come last, so that `or` is not theirs."""
-    ordered = sorted(kinds, key=lambda kind: kind.name == "list")
-    return " or ".join(dict.fromkeys(filter(None, map(_format_kind, ordered))))
-
-
-def _format_kind(kind: ValueKind) -> str:
-    """Return one kind of value as words, or an empty string for null."""
-    if kind.name == "enum":
-        return ", ".join(f"`{value}`" for value in kind.values)
-    if kind.name == "list" and kind.items:
-        return f"list of {format_kinds(kind.items)}"
-    return _KIND_NAMES.get(kind.name, "")
+def _merge_fields(fact: KeyFact | None, setting: Setting, stated: list[tuple[Field, FieldValue]]) -> list[Field]:
+    """Return the plan fields that a key can state, then others that it states in this run."""
+    _, context = find_place(setting)
+    fields = () if fact is None else find_fields(fact, setting.config.release, context.entry)
+    return list(dict.fromkeys((*fields, *(field for field, _ in stated))))
 
 
 def _describe_memory(run: Run, field: Field, stated: FieldValue) -> Iterator[str]:

@@ -103,8 +103,11 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     if setting is None or not setting.route:
         return None
     redact = build_redaction(server.session.check_mended(path).result.raw.secrets)
-    content = types.MarkupContent(types.MarkupKind.Markdown, redact(hover.describe_setting(setting)))
-    return types.Hover(content)
+    return types.Hover(_build_markdown(redact(hover.describe_setting(setting))))
+
+
+def _build_markdown(text: str) -> types.MarkupContent:
+    return types.MarkupContent(types.MarkupKind.Markdown, text)
 
 
 def _list_lenses(server: Server, params: types.CodeLensParams) -> list[types.CodeLens] | None:
@@ -158,6 +161,7 @@ def _complete(server: Server, params: types.CompletionParams) -> types.Completio
                 suggestion.word,
                 kind=kinds[suggestion.kind],
                 detail=suggestion.detail or None,
+                documentation=_build_markdown(suggestion.documentation) if suggestion.documentation else None,
                 filter_text=suggestion.word,
                 text_edit=types.TextEdit(place, suggestion.text),
             )

@@ -77,6 +77,8 @@ class Setting(Frozen):
     config: Config
     route: Route
     node: Node
+    style: Style
+    """Style of texts about it: the rule pages that they link to."""
 
 
 class Session:
@@ -236,7 +238,7 @@ def _build_setting(check: Check, path: str, route: Route, node: Node) -> Setting
     if owner is None:
         return None
     run, config = owner
-    return Setting(run, config, route[len(config.root) :], node)
+    return Setting(run, config, route[len(config.root) :], node, check.style)
 
 
 def _find_byte(document: Document, text: str, offset: int) -> int:

@@ -24,10 +24,10 @@ RATES: Final = ("tokens-per-second", "price-per-gpu-hour")
 """Facts about the speed of a run on all its GPUs and their price, from which its time and cost follow."""
 
 HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk", *RATES)
-_COUNTS: Final = ("nodes", "gpus-per-node")
+COUNTS: Final = ("nodes", "gpus-per-node")
 
 # PEP 440 without epochs. A local label (`2.8.0+cu128`) changes nothing, but users paste it.
-_RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)*(?:\+[A-Za-z0-9.]+)?"
+RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)*(?:\+[A-Za-z0-9.]+)?"
 
 _Stated = TypeVar("_Stated")
 
@@ -54,7 +54,7 @@ def list_spellings() -> tuple[str, ...]:
 
 def check(name: str, fact: FieldValue) -> None:
     """Raise FactError if the value of a fact (given by its canonical name) is invalid."""
-    if name in _COUNTS:
+    if name in COUNTS:
         parse_count(name, fact)
     elif name in HARDWARE_FACTS:
         from cfglint_train.hardware.catalogue import UnknownHardware, build_hardware
@@ -63,7 +63,7 @@ def check(name: str, fact: FieldValue) -> None:
             build_hardware({name: fact})
         except UnknownHardware as error:
             raise FactError(str(error), fact.origin) from None
-    elif re.fullmatch(_RELEASE, str(fact.value), re.ASCII) is None:
+    elif re.fullmatch(RELEASE, str(fact.value), re.ASCII) is None:
         raise FactError(f"{name}={fact.value} is not a release; write it like {name}=2.8.0", fact.origin)
     else:
         from cfglint_train.settings.existing_releases import describe_missing_release

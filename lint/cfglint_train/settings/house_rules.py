@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Test = Literal["equals", "one-of", "at-most", "at-least", "present", "absent"]
 
-_VALUES: Final = ("equals", "one-of", "at-most", "at-least")
-_PRESENCE: Final = ("present", "absent")
-_COMBINABLE: Final = ({"present", *_VALUES[:1]}, {"present", "one-of"}, {"present", "at-most", "at-least"})
+VALUES: Final = ("equals", "one-of", "at-most", "at-least")
+PRESENCE: Final = ("present", "absent")
+COMBINABLE: Final = ({"present", *VALUES[:1]}, {"present", "one-of"}, {"present", "at-most", "at-least"})
 """Sets of operators that may be combined in a rule."""
 _SUBJECTS: Final = ("field", "key")
 _OTHERS: Final = ("message", "severity", "paths", "frameworks")
-_SEVERITIES: Final = ("error", "warning", "info")
+SEVERITIES: Final = ("error", "warning", "info")
 _SCALARS: Final = (str, int, float, bool)
 
 
@@ -101,7 +101,7 @@ def _is_contradiction(rule: dict[Test, Any], other: dict[Test, Any]) -> bool:
 
 def is_violated(test: Test, value: Any, operand: Any) -> bool:
     """Return whether a value fails a test; it never fails `present` and `absent`, which callers check themselves."""
-    if test in _PRESENCE:
+    if test in PRESENCE:
         return False
     if test == "equals":
         return not _is_equal(value, operand)
@@ -118,7 +118,7 @@ def _is_equal(value: Any, operand: Any) -> bool:
 
 def _read_rule(reader: Reader, entry: dict[str, Any], place: str) -> HouseRule:
     where = f"{place}."
-    reader.check_keys(entry, ("that", *_SUBJECTS, *_VALUES, *_PRESENCE, *_OTHERS), where)
+    reader.check_keys(entry, ("that", *_SUBJECTS, *VALUES, *PRESENCE, *_OTHERS), where)
     if "that" not in entry and ("field" in entry) == ("key" in entry):
         raise reader.build_error(
             place, "needs either `field` (a plan field), `key` (a framework key) or `that` (a condition)"
@@ -131,7 +131,7 @@ def _read_rule(reader: Reader, entry: dict[str, Any], place: str) -> HouseRule:
         key,
         () if condition else tuple(_read_tests(reader, entry, place, field)),
         _read_text(reader, entry, where, "message"),
-        reader.read_choice(f"{where}severity", entry.get("severity", "warning"), _SEVERITIES),
+        reader.read_choice(f"{where}severity", entry.get("severity", "warning"), SEVERITIES),
         reader.read_globs(f"{where}paths", entry.get("paths", [])),
         _read_frameworks(reader, entry, where),
         reader.source,
@@ -142,7 +142,7 @@ def _read_rule(reader: Reader, entry: dict[str, Any], place: str) -> HouseRule:
 def _read_condition(reader: Reader, entry: dict[str, Any], where: str) -> str:
     if "that" not in entry:
         return ""
-    for name in (*_SUBJECTS, *_VALUES, *_PRESENCE):
+    for name in (*_SUBJECTS, *VALUES, *PRESENCE):
         if name in entry:
             raise reader.build_error(f"{where}{name}", "cannot be combined with `that`")
     from cfglint_train.settings.conditions import parse_condition
@@ -186,14 +186,14 @@ def _read_frameworks(reader: Reader, entry: dict[str, Any], where: str) -> tuple
 def _read_tests(reader: Reader, entry: dict[str, Any], place: str, field: Field | None) -> list[tuple[Test, Any]]:
     """Read the tests of a rule, in the order of evaluation."""
     where = f"{place}."
-    for name in _PRESENCE:
+    for name in PRESENCE:
         if name in entry and entry[name] is not True:
             raise reader.build_error(f"{where}{name}", f"must be true, not {entry[name]!r}")
     order: tuple[Test, ...] = ("present", "absent", "equals", "one-of", "at-least", "at-most")
     names = [name for name in order if name in entry]
     if not names:
-        raise reader.build_error(place, f"requires nothing; add one of {', '.join((*_VALUES, *_PRESENCE))}")
-    if len(names) > 1 and not any(combination >= set(names) for combination in _COMBINABLE):
+        raise reader.build_error(place, f"requires nothing; add one of {', '.join((*VALUES, *PRESENCE))}")
+    if len(names) > 1 and not any(combination >= set(names) for combination in COMBINABLE):
         raise reader.build_error(f"{where}{names[1]}", f"cannot be combined with {names[0]}")
     tests: list[tuple[Test, Any]] = [
         (name, _read_operand(reader, f"{where}{name}", name, entry[name], field)) for name in names
@@ -206,7 +206,7 @@ def _read_tests(reader: Reader, entry: dict[str, Any], place: str, field: Field 
 
 def _read_operand(reader: Reader, key: str, name: Test, value: Any, field: Field | None) -> Any:
     """Read the operand of an operator; for a plan field, convert it to the type of the field."""
-    if name in _PRESENCE:
+    if name in PRESENCE:
         return value
     if name in ("at-most", "at-least"):
         if isinstance(value, bool) or not isinstance(value, (int, float)):

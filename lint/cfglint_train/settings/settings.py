@@ -49,20 +49,6 @@ DEFAULT_EXCLUDE: Final = tuple(Glob(name, "") for name in (
     ".mypy_cache", ".ruff_cache", ".pytest_cache", "build", "dist", "wandb", "mlruns",
 ))  # fmt: skip
 
-_SELECTORS: Final = (
-    "select", "ignore", "extend-select", "extend-ignore", "fixable", "unfixable", "extend-safe-fixes",
-    "extend-unsafe-fixes",
-)  # fmt: skip
-_GLOBS: Final = ("exclude", "extend-exclude")
-_BOOLEANS: Final = (
-    "fix", "unsafe-fixes", "force-exclude", "fail-on-assumed", "require-checked",
-    "resumable", "respect-gitignore",
-)  # fmt: skip
-_OTHERS: Final = (
-    "per-file-ignores", "hardware", "releases", "overrides", "output-format", "rule-url", "extend", "severity",
-    "fail-on", "cache-dir", "baseline", "measurements", "require", "max-cpu-seconds",
-)  # fmt: skip
-
 
 class PathOverride(Frozen):
     """An entry of `[[overrides]]`: facts and ignored rules for some paths."""
@@ -290,16 +276,18 @@ def _read_table(path: str, files: Files) -> dict[str, Any] | None:
 
 
 def _build_settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...], files: Files) -> Settings:
-    from cfglint_train.settings.reader import Reader  # imported here because most files have no settings
+    # Imported here because most files have no settings.
+    from cfglint_train.settings.reader import Reader
+    from cfglint_train.settings.table import SETTINGS, list_settings
 
     reader = Reader(path, files)
-    reader.check_keys(table, (*_SELECTORS, *_GLOBS, *_BOOLEANS, *_OTHERS))
+    reader.check_keys(table, SETTINGS)
     base = Settings(reader.root, path)
     if "extend" in table:
         base = _load_extended(reader, table["extend"], chain, files)
-    codes = {key: reader.read_selectors(key, table[key]) for key in _SELECTORS if key in table}
-    globs = {key: reader.read_globs(key, table[key]) for key in _GLOBS if key in table}
-    flags = {key: reader.read_boolean(key, table[key]) for key in _BOOLEANS if key in table}
+    codes = {key: reader.read_selectors(key, table[key]) for key in list_settings("selectors") if key in table}
+    globs = {key: reader.read_globs(key, table[key]) for key in list_settings("globs") if key in table}
+    flags = {key: reader.read_boolean(key, table[key]) for key in list_settings("boolean") if key in table}
     ignores = reader.read_table("per-file-ignores", table.get("per-file-ignores", {}))
     chosen_values = {
         key: reader.read_choice(key, table[key], choices)

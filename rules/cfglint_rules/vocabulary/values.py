@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from cfglint_schemas.kinds import is_suggestion
 from cfglint_train.documents.document import Unknown
 from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.typed import Any, Final
@@ -146,7 +147,7 @@ def describe_expected(schema: Schema, value: Any = None) -> str:
     """
     alternatives = list(dict.fromkeys(_list_alternatives(schema)))
     words = [word for word in _list_enum_values(schema) if word is not None]
-    if words:
+    if words and not is_suggestion(schema):
         alternatives.insert(0, _describe_words(words, value))
     if "null" in alternatives:  # null goes last, because it is the least likely intention
         alternatives = [alternative for alternative in alternatives if alternative != "null"] + ["null"]

@@ -8,11 +8,15 @@ from argparse import ArgumentParser
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary, list_vocabularies, load
 from cfglint_train.foundation.errors import UsageError
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.registry import find_vocabulary, list_frameworks, map_spellings
 from cfglint_train.front.commands.parser import Parser
+
+if TYPE_CHECKING:
+    from cfglint_schemas.fact import KeyFact
+    from cfglint_schemas.plain import Describe
 
 
 def _find_vocabulary(text: str) -> str | None:
@@ -25,6 +29,9 @@ def _find_vocabulary(text: str) -> str | None:
     return names.get(word) or find_vocabulary(map_spellings().get(word, ""))
 
 
+_SETTINGS: Final = "cfglint"
+"""Word that names the settings of cfglint itself."""
+
 _COMPANION: Final = "transformers"
 """The package whose release can be specified in addition to the framework's."""
 
@@ -32,10 +39,11 @@ _COMPANION: Final = "transformers"
 def _build_parser() -> ArgumentParser:
     parser = Parser(
         prog="cfglint schema",
-        description="Print a JSON Schema (draft 2020-12) of the keys that a release of a framework accepts.",
+        description="Print a JSON Schema (draft 2020-12) of the keys that a release of a framework accepts, or one "
+        f"(draft 7) of cfglint's own settings: `cfglint schema {_SETTINGS}`.",
         epilog="without FRAMEWORK: list the frameworks with their releases and entry points",
     )
-    parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help=", ".join(list_vocabularies()))
+    parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help=", ".join((*list_vocabularies(), _SETTINGS)))
     parser.add_argument("--release", metavar="RELEASE", help="default: the newest")
     parser.add_argument("--entry", metavar="ENTRY", help="the command or script (train_dpo, v1, cluster, ...)")
     parser.add_argument(
@@ -62,16 +70,19 @@ def schema(argv: list[str]) -> int:
     if options.framework is None:
         sys.stdout.writelines(f"{line}\n" for line in _list_vocabularies())
         return 0
+    if options.framework == _SETTINGS:
+        _write_schema(_build_settings_schema())
+        return 0
     name = _find_vocabulary(options.framework)
     if name is None:
-        choices = dict.fromkeys((*list_vocabularies(), *map_spellings()))
-        hint = suggest_name(options.framework.lower(), choices, f"known: {', '.join(list_vocabularies())}")
+        choices = dict.fromkeys((*list_vocabularies(), _SETTINGS, *map_spellings()))
+        hint = suggest_name(
+            options.framework.lower(), choices, f"known: {', '.join((*list_vocabularies(), _SETTINGS))}"
+        )
         raise UsageError(f"unknown framework {options.framework}; {hint}")
     vocabulary = load(name)
     release = _parse_release(options.release, vocabulary) if options.release else vocabulary.newest
     entry = _check_entry(vocabulary, options.entry, release)
-    from json import dumps
-
     from cfglint_schemas.plain import build_plain_schema
 
     context = Context(entry=entry, releases=_find_companion_releases(name, release, options.transformers))
@@ -81,9 +92,47 @@ def schema(argv: list[str]) -> int:
     allows_comments = (
         loader is not None and name in list_frameworks() and tuple(list_frameworks()[name].clues) == ("json",)
     )
-    json_schema = build_plain_schema(vocabulary, release, context, loader, allows_comments)
-    sys.stdout.write(dumps(json_schema, indent=1, ensure_ascii=True) + "\n")
+    json_schema = build_plain_schema(
+        vocabulary, release, context, loader, allows_comments, _build_describer(release, entry)
+    )
+    _write_schema(json_schema)
     return 0
+
+
+def _write_schema(json_schema: dict[str, Any]) -> None:
+    from json import dumps
+
+    sys.stdout.write(dumps(json_schema, indent=1, ensure_ascii=True) + "\n")
+
+
+def _build_settings_schema() -> dict[str, Any]:
+    from cfglint_rules.registry import RULES
+    from cfglint_train.settings.settings_schema import build_settings_schema
+
+    return build_settings_schema((rule.code, rule.name) for rule in RULES.values())
+
+
+def _build_describer(release: str, entry: str | None) -> Describe:
+    """Return a function that describes a key; rules are links if the settings or the package have their pages."""
+    import os
+
+    from cfglint_train.reports.addresses import choose_rule_pages
+    from cfglint_train.reports.key_description import describe_fields, describe_key, find_fields, strip_markdown
+    from cfglint_train.reports.style import Style
+    from cfglint_train.settings.settings import discover
+
+    settings = discover(os.getcwd(), {})
+    style = Style(pages=choose_rule_pages(None if settings is None else settings.rule_url))
+
+    def describe(fact: KeyFact) -> dict[str, str]:
+        fields = find_fields(fact, release, entry)
+        plain = strip_markdown([*describe_key(fact, release), *describe_fields(fields, Style())])
+        if not fields or style.pages is None:
+            return {"description": plain}
+        text = "\n\n".join((*describe_key(fact, release), *describe_fields(fields, style)))
+        return {"description": plain, "markdownDescription": text}
+
+    return describe
 
 
 def _list_vocabularies() -> list[str]:
