@@ -610,7 +610,7 @@ def test_the_settings_for_helix_and_zed_start_the_server(tmp_path: Path) -> None
         module, _, function = scripts[program].partition(":")
         words = [program, *arguments]
         start = f"import sys; from {module} import {function}; sys.argv[:] = {words}; sys.exit({function}())"
-        run(steps, tmp_path, command=("-c", start), capabilities=HELIX)
+        run(steps, tmp_path, command=(sys.executable, "-c", start), capabilities=HELIX)
 
 
 def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
