@@ -593,6 +593,7 @@ def test_a_folder_that_only_has_the_name_is_no_copy(tmp_path: Path) -> None:
     assert list_codes(folder) == []
     (folder / "openrlhf" / "cli" / "train_sft.py").unlink()
     (folder / "openrlhf" / "cli").rmdir()
+    (folder / "openrlhf" / "notes.md").touch()  # an empty folder would be a submodule that is not checked out
     assert [(code, severity) for code, severity, _ in list_codes(folder)][-1] == ("KEY001", "error")
 
 
