@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cfglint_train.front import programs
 from tests.front.test_action import run_git
 from tests.support.command import run_cfglint
 
@@ -132,6 +133,55 @@ def test_signals_reach_the_command(here, name):
         process.send_signal(getattr(signal, name))
         assert process.stdout.read().strip() == name.encode()
     assert process.returncode == 9
+
+
+def test_a_process_that_waits_leaves_an_interrupt_to_the_command():
+    """Wait as on Windows, where a console sends Ctrl-C to all its programs."""
+    child = (
+        "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: (time.sleep(0.5), sys.exit(9))); "
+        "print('ready', flush=True); signal.pause()"
+    )
+    waiting = (
+        "import sys; from cfglint_train.front.programs import wait_for_command; "
+        f"sys.exit(wait_for_command({[sys.executable, '-c', child]!r}))"
+    )
+    with subprocess.Popen([sys.executable, "-c", waiting], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout.readline() == b"ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+    assert process.returncode == 9
+
+
+def test_exit_codes_of_windows_keep_their_bits(monkeypatch):
+    class Ended:
+        def __init__(self, command):
+            self.code = command[0]
+
+        def wait(self):
+            return self.code
+
+    monkeypatch.setattr(programs.subprocess, "Popen", Ended)
+    handlers = [signal.getsignal(signal.SIGINT)]
+    codes = [programs.wait_for_command([code]) for code in (0, 3, 0xC000013A, 0xFFFFFFFF)]
+    signal.signal(signal.SIGINT, handlers[0])
+    assert codes == [0, 3, 0xC000013A - 2**32, -1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "is_refused"),
+    [
+        ("a.exe", ["%PATH%"], False),
+        ("a.CMD", ["x y", "a=1"], False),
+        ("a.cmd", ["%PATH%"], True),
+        ("a.bat", ["&b"], True),
+    ],
+)
+def test_a_batch_file_gets_its_arguments_unchanged_or_not_at_all(monkeypatch, name, words, is_refused):
+    monkeypatch.setattr(programs.shutil, "which", lambda _: name)
+    if is_refused:
+        with pytest.raises(OSError, match=r"cmd\.exe would change an argument"):
+            programs.find_windows_program(["a", *words])
+    else:
+        assert programs.find_windows_program(["a", *words]) == name
 
 
 def test_the_command_ignores_no_other_signals_than_without_cfglint(here):

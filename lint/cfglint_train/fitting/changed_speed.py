@@ -69,7 +69,7 @@ def compare_speed(before: Run, after: Run) -> SpeedChange | None:
         return None
     if "method.tuning" in covered:
         covered |= {field for field in changed if field.startswith("method.lora_")}
-    uncounted = sorted(
+    uncounted: list[str] = sorted(
         field
         for field in changed - covered
         if not field.startswith(_IDLE) and (before.is_stated(field) or after.is_stated(field))

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from cfglint_train.foundation.typed import Final, NoReturn
+from cfglint_train.foundation.typed import Final
 
 ROOT: Final = os.path.abspath(os.sep)
 SECONDS: Final = 120
@@ -36,14 +36,47 @@ _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFSZ")
 """Signals that Python ignores when it starts; a program that replaces it would ignore them as well."""
 
 
-def replace_process(command: Sequence[str]) -> NoReturn:
+_CONSOLE_SIGNALS: Final = ("SIGINT", "SIGBREAK")
+"""Signals that a Windows console sends to all its programs: Ctrl-C and Ctrl-Break."""
+_BATCH_FILES: Final = (".bat", ".cmd")
+_READ_BY_CMD: Final = frozenset('"%&()<>^|!\r\n')
+"""Characters of an argument that `cmd.exe` does not pass to a batch file as they are."""
+
+
+def replace_process(command: Sequence[str]) -> int:
     """Replace this process with a command, so that its exit code, signals and terminal are those of the command.
 
-    Windows cannot replace a process: wait for the command and exit with its exit code. Raise OSError if the command
-    cannot be started.
+    Windows cannot replace a process: wait for the command and return its exit code. Raise OSError if the command cannot
+    be started.
     """
     if os.name == "nt":
-        raise SystemExit(subprocess.run(command, check=False).returncode)
+        return wait_for_command([find_windows_program(command), *command[1:]])
     for name in _IGNORED_BY_PYTHON:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-    os.execvp(command[0], list(command))
+    return os.execvp(command[0], list(command))
+
+
+def find_windows_program(command: Sequence[str]) -> str:
+    """Return the file of a command's program, whose extension may be omitted. Raise OSError.
+
+    A batch file is started by `cmd.exe`, which would read some characters of its arguments as commands.
+    """
+    path = shutil.which(command[0])
+    if path is None:
+        raise FileNotFoundError(command[0])
+    if path.lower().endswith(_BATCH_FILES) and not all(_READ_BY_CMD.isdisjoint(word) for word in command[1:]):
+        raise OSError(f"cmd.exe would change an argument of {os.path.basename(path)}; start its program directly")
+    return path
+
+
+def wait_for_command(command: Sequence[str]) -> int:
+    """Run a command to its end and return its exit code. Raise OSError.
+
+    The console's signals reach the command, too. It decides how to react; this process only waits.
+    """
+    for name in _CONSOLE_SIGNALS:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: None)
+    code = subprocess.Popen(command).wait()
+    # Windows' exit codes have 32 bits without a sign (0xC000013A after Ctrl-C), but Python passes a signed number on.
+    return code - (1 << 32) if code >= 1 << 31 else code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -53,6 +53,12 @@ _MAX_KEYS: Final = 5
 _MAX_RUNS: Final = 50
 MAX_BYTES: Final = 100_000
 """Limits of Markdown: GitHub accepts 1 MiB of summary, of which the report of the findings takes at most 900,000."""
+_RunKey = tuple[str, str]
+"""The path of a run and its place in the file."""
+_SIMILARITY: Final = 0.5
+"""Minimum share of common lines of a renamed file, as in git (git-diff(1), -M)."""
+_MAX_RENAMES: Final = 10_000
+"""Maximum number of pairs of files that are compared."""
 _UNKNOWN: Final = "not known"
 _NOTHING: Final = Result((), (), (), (), ())
 """Result of a side without files."""
@@ -63,13 +69,15 @@ _PLACE_NAMES: Final[dict[Resource, str]] = {"gpu": "peak GPU", "host": "host", "
 
 
 def compare(before: Result | None, after: Result | None, *, is_pair: bool = False) -> Comparison:
-    """Compare the runs of two results, matched by file and place in it.
+    """Compare the runs of two results, matched by file and place in it, or by their lines if a file was renamed.
 
     `is_pair`: the results are those of two files, whose runs are matched in order.
     """
     before, after = before or _NOTHING, after or _NOTHING
     redact = build_redaction((*before.secrets, *after.secrets))
     old, new = (_list_runs(result) for result in (before, after))
+    for earlier, later in () if is_pair else _find_renamed(old, new):
+        old[later] = old.pop(earlier)
     pairs = (
         list(zip_longest(old.values(), new.values()))
         if is_pair
@@ -80,10 +88,39 @@ def compare(before: Result | None, after: Result | None, *, is_pair: bool = Fals
     return Comparison(shown, len(changes) - len(shown))
 
 
-def _list_runs(result: Result) -> dict[tuple[str, str], Run]:
+def _list_runs(result: Result) -> dict[_RunKey, Run]:
     """Return the training runs by path and place in the file."""
     runs = ((run.main.document.path, str(run.main.root), run) for run in result.runs if run.is_training_run)
     return {(path.replace("\\", "/"), root): places.choose_worse(run) for path, root, run in runs}
+
+
+def _find_renamed(old: Mapping[_RunKey, Run], new: Mapping[_RunKey, Run]) -> Iterator[tuple[_RunKey, _RunKey]]:
+    """Yield the keys before and after of runs whose file was renamed; the most similar files come first."""
+    removed, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
+    if len(removed) * len(added) > _MAX_RENAMES:
+        return
+    lines = {
+        key: Counter(runs[key].main.document.source.splitlines())
+        for runs, keys in ((old, removed), (new, added))
+        for key in keys
+    }
+    similar = [
+        (-similarity, earlier, later)
+        for earlier in removed
+        for later in added
+        if old[earlier].framework is new[later].framework and earlier[1] == later[1]
+        if (similarity := _compare_lines(lines[earlier], lines[later])) >= _SIMILARITY
+    ]
+    for _, earlier, later in sorted(similar):
+        if earlier in removed and later in added:
+            removed.remove(earlier)
+            added.remove(later)
+            yield earlier, later
+
+
+def _compare_lines(before: Counter[bytes], after: Counter[bytes]) -> float:
+    """Return the share of the lines that two files have in common."""
+    return (before & after).total() / max(before.total(), after.total(), 1)
 
 
 def _compare_runs(before: Run | None, after: Run | None, old: Result, new: Result, redact: Redact) -> RunChange:

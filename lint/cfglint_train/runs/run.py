@@ -283,9 +283,11 @@ class Run:
         result, pending = dict(changes), list(changes) if copies else []
         while pending:
             field = pending.pop()
-            current = stated.get(field)
-            for copy in () if current is None else copies.get((current.origin.framework, current.origin.key), ()):
-                if copy not in result and stated[copy].value == current.value:
+            if field not in stated:
+                continue
+            value, origin = stated[field]
+            for copy in copies.get((origin.framework, origin.key), ()):
+                if copy not in result and stated[copy].value == value:
                     result[copy] = result[field]
                     pending.append(copy)
         return result

@@ -247,13 +247,13 @@ def _write_plan(path: str, command: Sequence[str], result: Result, verdict: Verd
 
 
 def _run_command(command: Sequence[str]) -> int:
-    """Replace this process with a command; return an exit code if that fails."""
+    """Replace this process with a command; return an exit code if that fails, and that of the command on Windows."""
     from cfglint_train.front import programs
 
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     try:
-        programs.replace_process(command)
+        return programs.replace_process(command)
     except FileNotFoundError:
         code, problem = NOT_FOUND, "no such program"
         if "=" in command[0]:
