@@ -131,6 +131,11 @@ class _SchemaBuilder:
 
     def _convert(self, schema: Mapping[str, Any]) -> Json:
         result = {word: value for word, value in schema.items() if not word.startswith("x-")}
+        if "enum" in result and result.get("type") == "array":
+            # The words are those of the items; frameworks make a list of a single word.
+            words = {"enum": result.pop("enum")}
+            result = {**result, "type": ["array", "string"], "anyOf": [words, {"type": "array", "items": words}]}
+            result.pop("items", None)
         if "$ref" in result:
             result.update(self.build_reference([result["$ref"][len("#/$defs/") :]]))
         if "items" in result:

@@ -15,9 +15,9 @@ _PATH = re.compile(
     r"(?<![\w/.-])(?!rules/[A-Z]{3}\d{3}\.md)((?:lint/cfglint_train|rules|schemas|tools|tests|docs|benchmarks|fixtures)/[\w./-]*\w/?)"
 )
 _ELSEWHERE = (
-    # The rule and the framework of docs/contributing, any rule's folder, and pages that the site generates.
+    # The rule and the framework of docs/contributing, any rule's folder, and pages and schemas that the site generates.
     "fixtures/rules/PRF900", "fixtures/rules/CODE", "rules/cfglint_rules/throughput/no_data_workers",
-    "rules/index.md", "rules/failures.md",
+    "rules/index.md", "rules/failures.md", "schemas/axolotl.json", "schemas/catalog.json",
     "lint/cfglint_train/frameworks/guest",
     # Files of torch and axolotl.
     "tools/autograd/", "docs/docker.qmd",

@@ -322,6 +322,13 @@ def test_closed_lists_offer_the_words_of_the_required_transformers(
     assert jsonschema.Draft202012Validator(build_value_schema("axolotl", fact.get_schema())).is_valid(missing)
 
 
+def test_a_list_of_listed_words_may_be_one_word(tmp_path: Path) -> None:
+    schema = json.loads(run_cfglint("schema", "trl", "--entry", "dpo", cwd=tmp_path).out)
+    validator = jsonschema.Draft202012Validator(schema)
+    accepted = {str(value): validator.is_valid({"loss_type": value}) for value in ("sft", ["sft"], ["x"], "x", 1)}
+    assert accepted == {"sft": True, "['sft']": True, "['x']": False, "x": False, "1": False}
+
+
 # --- check-jsonschema and editors ------------------------------------------------------------------------------------
 
 
