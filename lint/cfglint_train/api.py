@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Ground,
         Holding,
         Model,
+        Moment,
         NotChecked,
         OwnRuns,
         Phase,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         RunEstimate,
         RunFit,
         Rung,
+        Setting,
         Solution,
     )
     from cfglint_train.repository.documents import SkippedFile
@@ -60,10 +62,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULTS", "Applied", "Budget", "CheckedFile", "Component", "Edit", "EstimateResult", "FactError", "Failure",
-    "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model", "NotChecked", "OptionError",
-    "Options", "OwnRuns", "Phase", "Refused", "RelatedPlace", "Room", "RunCounts", "RunEstimate", "RunFit", "Rung",
-    "SettingsError", "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "estimate", "fit", "fix",
-    "ignore", "lint", "rules", "settings",
+    "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model", "Moment", "NotChecked",
+    "OptionError", "Options", "OwnRuns", "Phase", "Refused", "RelatedPlace", "Room", "RunCounts", "RunEstimate",
+    "RunFit", "Rung", "Setting", "SettingsError", "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept",
+    "estimate", "fit", "fix", "ignore", "lint", "rules", "settings",
 ]  # fmt: skip
 
 

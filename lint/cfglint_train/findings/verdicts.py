@@ -180,12 +180,12 @@ def format_breakdown(budget: Budget, limit: int = 4) -> str:
 
 def format_size(budget: Budget, suffix: str = "") -> str:
     """Return the expected size with its interval: `73.2 GiB (70.1 to 79.8)`."""
-    return f"{format_gib(budget.expected)}{suffix}{format_interval(budget)}"
+    return f"{format_gib(budget.expected)}{suffix}{format_interval(budget.low, budget.high)}"
 
 
-def format_interval(budget: Budget) -> str:
+def format_interval(lowest: int, highest: int) -> str:
     """Return ` (70.1 to 79.8)`, or an empty string if both ends are the same."""
-    low, high = (f"{size / 2**30:.1f}" for size in (budget.low, budget.high))
+    low, high = (f"{size / 2**30:.1f}" for size in (lowest, highest))
     return f" ({low} to {high})" if low != high else ""
 
 

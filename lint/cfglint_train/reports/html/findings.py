@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Document, Position
 from cfglint_train.documents.line_text import get_line_text
-from cfglint_train.findings.finding import SEVERITIES, Finding
+from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.details import list_details, list_related_places
-from cfglint_train.reports.fixes import Hunk, build_hunks, mask_fix
-from cfglint_train.reports.html.markup import escape_code, escape_html, format_count, render_message
+from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_fix
+from cfglint_train.reports.html.markup import (
+    escape_code,
+    escape_html,
+    format_count,
+    render_chip,
+    render_details,
+    render_message,
+)
 from cfglint_train.reports.places import collect_documents
 from cfglint_train.reports.style import Style
 
@@ -22,52 +27,68 @@ _MAX_LINE: Final = 400
 """Maximum number of characters shown of a source line."""
 
 
-def render_section(result: Result, style: Style) -> Iterator[str]:
-    """Render the section with the findings, file by file."""
+def render_section(result: Result, style: Style, limit: int) -> Iterator[str]:
+    """Render the section with the findings, file by file; infos are folded.
+
+    Beyond `limit` characters, a finding takes a line: its place, its rule and its message.
+    """
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
         yield '<p class="none">No findings.</p></section>'
         return
-    yield _render_filters(result)
     redact = build_redaction(result.secrets)
     documents_by_path = collect_documents(result)
-    for path, group in groupby(result.findings, key=lambda finding: finding.path):
+    by_path: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        by_path.setdefault(finding.path, []).append(finding)
+    size = shortened = 0
+    for path, group in by_path.items():
         yield f'<section class="file"><h3>{escape_html(path)}</h3>'
+        infos = []
         for finding in group:
-            yield _render_finding(finding, style, redact, documents_by_path)
+            is_short = size > limit
+            shortened += is_short
+            text = _render_finding(finding, style, redact, documents_by_path, () if is_short else group, is_short)
+            size += len(text)
+            if finding.severity == "info":
+                infos.append(text)
+            else:
+                yield text
+        if infos:
+            yield render_details(format_count(len(infos), "info"), "\n".join(infos), "infos")
         yield "</section>"
+    if shortened:
+        yield (
+            f'<p class="note">{format_count(shortened, "finding")} only in short: '
+            "<code>cfglint FILE</code> shows them in full.</p>"
+        )
     yield "</section>"
 
 
-def _render_filters(result: Result) -> str:
-    counts = Counter(finding.severity for finding in result.findings)
-    boxes = "".join(
-        f'<label class="{severity}"><input type="checkbox" name="severity" value="{severity}" checked> '
-        f"{format_count(counts[severity], severity)}</label>"
-        for severity in SEVERITIES
-        if counts[severity]
-    )
-    return (
-        '<form class="filters" hidden><fieldset><legend>Show</legend>'
-        f'{boxes}<label>with <input type="search" name="words" placeholder="rule, path or words"></label>'
-        '</fieldset><p class="shown" role="status"></p></form>'
-    )
+_CHIPS: Final = {"stated": "from your file", "followed": "from defaults", "assumed": "assumed", "unknown": "unknown"}
+"""Grades of facts in words."""
 
 
-def _render_finding(finding: Finding, style: Style, redact: Redact, documents_by_path: Mapping[str, Document]) -> str:
+def _render_finding(
+    finding: Finding,
+    style: Style,
+    redact: Redact,
+    documents_by_path: Mapping[str, Document],
+    others: Sequence[Finding],
+    is_short: bool,
+) -> str:
     page = style.build_page_url(finding.code, finding.name)
-    rule = escape_html(finding.code)
+    rule = escape_html(f"{finding.code} {finding.name}")
     if page is not None and page.startswith("https://"):
         rule = f'<a href="{escape_html(page)}" rel="noreferrer">{rule}</a>'
-    place = f"line {finding.start.line}, column {finding.start.column}"
     parts = [
-        f'<article class="finding {finding.severity}" data-severity="{finding.severity}">',
-        f'<h4><span class="severity">{finding.severity}</span> <span class="certainty">{finding.certainty}</span> '
-        f'{rule} <span class="name">{escape_html(finding.name)} · '
-        f"{place}</span></h4>",
-        f"<p>{render_message(redact(finding.message))}</p>",
+        f'<article class="finding {finding.severity}">',
+        f'<h4><span class="severity">{finding.severity}</span> {render_message(redact(finding.message))}</h4>',
+        f'<p class="name">line {finding.start.line} · {rule} {render_chip(_CHIPS[finding.certainty])}</p>',
     ]
+    if is_short:
+        return "".join((*parts, "</article>"))
     if finding.place is not None:
         parts.append(_render_frame(finding.place.document, finding.start, finding.end, redact))
     for related_place in list_related_places(finding, redact):
@@ -82,7 +103,7 @@ def _render_finding(finding: Finding, style: Style, redact: Redact, documents_by
         if label in ("note", "help"):
             parts.append(f'<p class="{label}">{render_message(line)}</p>')
     parts += _render_grounds(finding, redact)
-    parts += _render_fix(finding, redact, documents_by_path)
+    parts += _render_fix(finding, redact, documents_by_path, others)
     parts.append("</article>")
     return "\n".join(parts)
 
@@ -94,7 +115,8 @@ def _render_grounds(finding: Finding, redact: Redact) -> Iterator[str]:
     yield f'<details class="grounds"><summary>Rests on {format_count(len(finding.rests_on), "fact")}</summary><ul>'
     for ground in finding.rests_on:
         note = f": {render_message(redact(ground.note))}" if ground.note else ""
-        yield f"<li>{escape_html(ground.fact)} = {escape_html(redact(str(ground.value)))} ({ground.grade}){note}</li>"
+        value = escape_html(redact(str(ground.value)))
+        yield f"<li>{escape_html(ground.fact)} = {value} ({_CHIPS[ground.grade]}){note}</li>"
     yield "</ul></details>"
 
 
@@ -113,38 +135,29 @@ def _render_frame(document: Document, start: Position, end: Position, redact: Re
     )
 
 
-def _render_fix(finding: Finding, redact: Redact, documents_by_path: Mapping[str, Document]) -> Iterator[str]:
+def _render_fix(
+    finding: Finding, redact: Redact, documents_by_path: Mapping[str, Document], others: Sequence[Finding]
+) -> Iterator[str]:
     if finding.fix is None:
         return
     fix = mask_fix(finding.fix, redact)
-    diff = [
-        line for hunk in build_hunks(fix.edits, documents_by_path) for line in _render_hunk(hunk, finding.path, redact)
-    ]
+    edits, codes = list_own_edits(finding, others) if fix.edits else ((), ())
+    diff = [line for hunk in build_hunks(edits, documents_by_path) for line in _render_hunk(hunk, finding.path, redact)]
     if not diff:
         yield f'<p class="fix">{render_message(fix.message)}</p>'
         return
-    yield f'<p class="fix">Fix ({fix.applicability}): {render_message(fix.message)}</p>'
+    beside = f" It needs the fix of {escape_html(', '.join(codes))} too." if codes else ""
+    yield f'<p class="fix">Fix ({fix.applicability}): {render_message(fix.message)}{beside}</p>'
     yield f'<pre class="diff" aria-label="The fix as a diff"><code>{"".join(diff)}</code></pre>'
 
 
 def _render_hunk(hunk: Hunk, path: str, redact: Redact) -> Iterator[str]:
-    """Render the lines of a hunk; unchanged lines at both ends are context."""
+    """Render the lines that change."""
     where = "" if hunk.path == path else f"{escape_html(hunk.path)}, "
     yield f'<span class="hunk">{where}line {hunk.line}</span>\n'
-    before, after = hunk.before, hunk.after
-    shorter = min(len(before), len(after))
-    head = next((number for number in range(shorter) if before[number] != after[number]), shorter)
-    tail = next(
-        (number for number in range(shorter - head) if before[-1 - number] != after[-1 - number]), shorter - head
-    )
-    for line in before[:head]:
-        yield f"  {_format_line(line, redact)}\n"
-    for line in before[head : len(before) - tail]:
-        yield f"<del>- {_format_line(line, redact)}</del>\n"
-    for line in after[head : len(after) - tail]:
-        yield f"<ins>+ {_format_line(line, redact)}</ins>\n"
-    for line in before[len(before) - tail :]:
-        yield f"  {_format_line(line, redact)}\n"
+    for sign, line in hunk.list_changed_lines():
+        tag = "del" if sign == "-" else "ins"
+        yield f"<{tag}>{sign} {_format_line(line, redact)}</{tag}>\n"
 
 
 def _format_line(line: str, redact: Redact) -> str:

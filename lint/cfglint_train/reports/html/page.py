@@ -1,4 +1,4 @@
-"""The page around its sections: head, content security policy, styles and scripts."""
+"""The page around its sections: head, content security policy, styles, headline, the table of runs."""
 
 from __future__ import annotations
 
@@ -10,22 +10,44 @@ from hashlib import sha256
 
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation.redact import build_redaction
+from cfglint_train.foundation.sizes import format_gib
+from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.result import Result
+from cfglint_train.memory.budget import VERDICTS, Phase
+from cfglint_train.records import RunEstimate
 from cfglint_train.reports import text as text_report
-from cfglint_train.reports.html import findings, runs
-from cfglint_train.reports.html.charts import Charts
-from cfglint_train.reports.html.markup import encode_script_data, escape_html, format_count, render_message
-from cfglint_train.reports.html.summary import RunSummary
+from cfglint_train.reports.addresses import find_rule_pages
+from cfglint_train.reports.html import findings
+from cfglint_train.reports.html.markup import (
+    escape_html,
+    format_count,
+    render_badge,
+    render_details,
+    render_message,
+    render_table,
+)
+from cfglint_train.reports.html.run import PageRun, collect_run, describe_run, rank_estimate, render_run
+from cfglint_train.reports.html.timeline import list_colors
 from cfglint_train.reports.style import Style
 from cfglint_train.runs.run import Run
 from cfglint_train.version import VERSION
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
+MAX_SIZE: Final = 40_000
+"""Characters of a page. Beyond them, a run is only a row of the table, and a finding has only its headline."""
+_FRAME: Final = 9_500
+_ROW: Final = 250
+"""Characters of the page around its sections, and of a run in the table of runs."""
+_RUN: Final = 13_000
+"""Characters kept for the details of the worst run on a page that begins with findings."""
+_MIN_FINDINGS: Final = 3_000
+"""Characters kept for findings, however large the rest of the page is."""
+
 
 def render_page(
     result: Result | None,
-    summaries: Sequence[RunSummary],
+    estimates: Sequence[RunEstimate],
     estimated_runs: Sequence[Run | StatedPlan],
     axes: Sequence[Axis],
     style: Style,
@@ -33,88 +55,157 @@ def render_page(
 ) -> Iterator[str]:
     """Render the whole page, piece by piece.
 
-    `estimated_runs` are the runs of `summaries`, in the same order, or empty if other processes estimated them.
+    `estimated_runs` are the runs of `estimates`, in the same order, or empty if other processes estimated them.
     """
-    order = sorted(range(len(summaries)), key=lambda number: summaries[number].path)
-    summaries, estimated_runs = (
-        [summaries[number] for number in order],
-        [estimated_runs[number] for number in order] if estimated_runs else [],
-    )
-    drawn = bool(summaries)
-    scripts = [_read_asset(name) for name in (("plot.min.js",) * drawn + ("page.js",))]
-    yield "<!DOCTYPE html>"
-    yield '<html lang="en">'
-    yield "<head>"
-    yield '<meta charset="utf-8">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{_build_policy(scripts)}">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield '<meta name="color-scheme" content="light dark">'
-    yield '<meta name="referrer" content="no-referrer">'
-    yield f'<meta name="generator" content="cfglint {VERSION}">'
-    yield f"<title>{_format_title(summaries)}</title>"
-    yield f"<style>\n{_read_asset('page.css')}</style>"
-    yield "</head>"
-    yield "<body>"
-    yield '<a class="skip" href="#main">Skip to the report</a>'
-    yield f"<header><h1>cfglint</h1>{_render_summary(result, len(summaries))}</header>"
-    yield '<main id="main">'
-    charts = Charts()
-    parts = [runs.render_section(summaries, estimated_runs, axes, charts)]
-    if result is not None:
-        parts.insert(0, findings.render_section(result, style))
-    for part in parts if findings_first else reversed(parts):
-        yield from part
+    if style.pages is None:
+        style = style._replace(pages=find_rule_pages())
+    runs_by_record = dict(zip(map(id, estimates), estimated_runs))
+    order = sorted(estimates, key=lambda estimate: estimate.path)
+    order.sort(key=lambda estimate: rank_estimate(PageRun(estimate).estimate), reverse=True)
+    is_alone, rest = len(order) == 1, MAX_SIZE - _FRAME - _ROW * len(order)
+    lines, listed, detailed = list[str](), list[str](), 0
+    if findings_first and not is_alone and result is not None:
+        listed = list(findings.render_section(result, style, rest - _RUN))
+        rest -= sum(map(len, listed))
+    for estimate in order:
+        run = collect_run(estimate, runs_by_record.get(id(estimate)), axes, is_alone)
+        section = list(_render_section(run, f"run-{detailed}", is_alone))
+        rest -= sum(map(len, section))
+        if detailed and rest < 0:
+            break
+        lines += section
+        detailed += 1
+    if result is not None and not listed:
+        listed = list(findings.render_section(result, style, max(rest, _MIN_FINDINGS)))
+    yield from _render_head(order, result, detailed)
+    yield from (*listed, *lines) if findings_first and not is_alone else (*lines, *listed)
     yield "</main>"
     yield f"<footer>Created by cfglint {VERSION} from configuration files only; nothing was executed.</footer>"
-    yield f'<script type="application/json" id="data">{encode_script_data(charts.build_document())}</script>'
-    for script in scripts:
-        yield f"<script>{script}</script>"
     yield "</body>"
     yield "</html>"
 
 
-def _read_asset(name: str) -> str:
-    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
-        return file.read()
+def _render_head(estimates: Sequence[RunEstimate], result: Result | None, detailed: int) -> Iterator[str]:
+    """Render everything above the first section: the head, the headline, the counts and the table of runs.
 
-
-def _build_policy(scripts: list[str]) -> str:
-    """Return a content security policy that forbids loading and sending, and allows only these scripts to run.
-
-    Inline styles are allowed because Plot writes them into its drawings; they are harmless if nothing can be loaded.
+    `detailed`: number of runs with a section.
     """
-    hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    styles = "".join([*_read_styles(), *list_colors()])
+    digest = b64encode(sha256(styles.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    yield "<!DOCTYPE html>"
+    yield '<html lang="en">'
+    yield "<head>"
+    yield '<meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="color-scheme" content="light dark">'
+    yield '<meta name="referrer" content="no-referrer">'
+    yield f'<meta name="generator" content="cfglint {VERSION}">'
+    paths = list(dict.fromkeys(estimate.path for estimate in estimates))
+    yield f"<title>{f'cfglint: {escape_html(paths[0])}' if len(paths) == 1 else 'cfglint report'}</title>"
+    yield f"<style>{styles}</style>"
+    yield "</head>"
+    yield "<body>"
+    yield '<a class="skip" href="#main">Skip to the report</a>'
+    shown = [PageRun(estimate).estimate for estimate in estimates]
+    kind = shown[0].worst.verdict.replace(" ", "-") if shown and shown[0].worst is not None else "unknown"
+    headline = escape_html(_describe_runs(shown)).replace(" %", "&nbsp;%").replace(" GiB", "&nbsp;GiB")
+    yield f'<header><p class="path">{_describe_paths(paths)}</p>'
+    yield f'<h1 class="{kind}">{headline}</h1>{_render_counts(result)}</header>'
+    yield '<main id="main">'
+    if len(shown) > 1:
+        yield '<section id="runs">'
+        yield _render_overview(shown, detailed)
+        if detailed < len(shown):
+            yield (
+                f'<p class="note">To keep this page small, {detailed} of {len(shown)} runs have details. '
+                "<code>cfglint estimate --format html FILE</code> shows one run.</p>"
+            )
+        yield "</section>"
 
 
-def _format_title(summaries: Sequence[RunSummary]) -> str:
-    paths = list(dict.fromkeys(run.path for run in summaries))
-    return f"cfglint: {escape_html(paths[0])}" if len(paths) == 1 else "cfglint report"
+def _read_styles() -> Iterator[str]:
+    """Yield the lines of the style sheet without their indentation."""
+    with open(os.path.join(os.path.dirname(__file__), "page.css"), encoding="utf-8") as file:
+        yield from (f"{line.strip()}\n" for line in file if line.strip())
 
 
-def _render_summary(result: Result | None, run_count: int) -> str:
-    items = [f"<li>{format_count(run_count, 'run')}</li>"]
+def _describe_paths(paths: Sequence[str]) -> str:
+    return f"cfglint · {escape_html(paths[0]) if len(paths) == 1 else format_count(len(paths), 'run')}"
+
+
+def _describe_runs(estimates: Sequence[RunEstimate]) -> str:
+    """Return the headline of the page."""
+    if len(estimates) == 1:
+        return describe_run(estimates[0])
+    if not estimates:
+        return "No runs"
+    counts = Counter(estimate.worst.verdict if estimate.worst is not None else "" for estimate in estimates)
+    parts = [
+        f"{counts[verdict]} {_VERBS[verdict][counts[verdict] > 1]}" for verdict in VERDICTS[::-1] if counts[verdict]
+    ]
+    if counts[""]:
+        parts.append(f"{counts['']} not estimated")
+    return f"{format_count(len(estimates), 'run')}: {', '.join(parts)}"
+
+
+_VERBS: Final = {
+    "fits": ("fits", "fit"),
+    "tight": ("is tight", "are tight"),
+    "probably does not fit": ("probably does not fit", "probably do not fit"),
+    "does not fit": ("does not fit", "do not fit"),
+}
+
+
+def _render_counts(result: Result | None) -> str:
     if result is None:
-        return f'<ul class="counts">{items[0]}</ul>'
-    checked = len(result.read_paths)
-    items.insert(0, f"<li>{format_count(checked, 'file')}</li>")
+        return ""
     counts = Counter(finding.severity for finding in result.findings)
-    items[:0] = [
-        f'<li class="{severity}">{format_count(counts[severity], severity)}</li>'
+    items = [
+        f'<li class="{severity}"><a href="#findings">{format_count(counts[severity], severity)}</a></li>'
         for severity in SEVERITIES
         if counts[severity]
     ]
+    items.append(f"<li>{format_count(len(result.read_paths), 'file')}</li>")
     items += [f"<li>{sentence.rstrip('.')}</li>" for sentence in text_report.describe_unchecked_runs(result)]
     redact = build_redaction(result.secrets)
-    troubles = [
-        render_message(text_report.format_trouble(trouble, redact))
+    troubles = "".join(
+        f"<li>{render_message(text_report.format_trouble(trouble, redact))}</li>"
         for trouble in text_report.find_unreported_troubles(result)
-    ]
-    if troubles:
-        trouble_items = "".join(f"<li>{line}</li>" for line in troubles)
-        missing = (
-            f'<section class="troubles" aria-label="Not checked"><h2>Not checked</h2><ul>{trouble_items}</ul></section>'
-        )
-    else:
-        missing = ""
+    )
+    missing = f'<section class="troubles"><h2>Not checked</h2><ul>{troubles}</ul></section>' if troubles else ""
     return f'<ul class="counts">{"".join(items)}</ul>{missing}'
+
+
+def _render_overview(estimates: Sequence[RunEstimate], detailed: int) -> str:
+    rows = []
+    for number, estimate in enumerate(estimates):
+        worst = estimate.worst
+        path = escape_html(estimate.path)
+        link = f'<a href="#run-{number}">{path}</a>' if number < detailed else path
+        if worst is None:
+            rows.append((link, "not estimated", "", ""))
+            continue
+        phase = Phase(worst.phase, "").title.removeprefix("the ")
+        place = "" if worst.place == "gpu" else f", {worst.place}"
+        peak = f"{format_gib(worst.expected)} of {format_gib(worst.capacity)}"
+        rows.append((link, render_badge(worst.verdict), f"{peak} <small>{worst.percent:,} %</small>", phase + place))
+    return render_table("Runs, worst first", ("run", "verdict", "peak", "phase"), rows, (2,), "", "stack")
+
+
+def _render_section(run: PageRun, name: str, is_alone: bool) -> Iterator[str]:
+    """Render a run; several runs are folded below their headlines."""
+    if is_alone:
+        yield f'<section id="{name}">'
+        yield from render_run(run, name, 2)
+        yield "</section>"
+        return
+    estimate = run.estimate
+    badge = "" if estimate.worst is None else render_badge(estimate.worst.verdict)
+    yield f'<section class="run" id="{name}">'
+    yield render_details(
+        f"<h2>{escape_html(estimate.path)}</h2> {badge}",
+        f'<p class="verdict">{escape_html(describe_run(estimate))}</p>' + "\n".join(render_run(run, name, 3)),
+    )
+    yield "</section>"
