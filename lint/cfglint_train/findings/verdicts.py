@@ -193,7 +193,12 @@ def describe_own_runs(budget: Budget) -> str:
     """Return the effect of the user's own runs on the interval, `narrowed by 3 of your runs`, or an empty string."""
     if budget.own_runs is None:
         return ""
-    effects = (("narrowed", budget.own_runs.narrowed), ("widened", budget.own_runs.widened))
+    return describe_effects(budget.own_runs.narrowed, budget.own_runs.widened)
+
+
+def describe_effects(narrowed: int, widened: int) -> str:
+    """Return the numbers of the user's runs that narrowed and widened an interval: `narrowed by 3 of your runs`."""
+    effects = (("narrowed", narrowed), ("widened", widened))
     return f"{' and '.join(f'{effect} by {count}' for effect, count in effects if count)} of your runs"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cfglint_train.findings.verdicts import describe_effects
 from cfglint_train.fitting import words
 from cfglint_train.fitting.alternatives import Alternatives, list_alternatives
 from cfglint_train.fitting.places import find_corrected
@@ -201,6 +202,8 @@ def _render_components(estimate: RunEstimate, subject: str) -> Iterator[str]:
     title = Phase(phase.name, "").title
     caption = f"In {escape_html(title)}, {render_message(phase.event)}"
     table = render_table(caption, ("Component", "Size", "Formula"), parts, (1,), subject)
+    if budget.own_runs is not None:
+        yield f'<p class="note">Interval {describe_effects(budget.own_runs.narrowed, budget.own_runs.widened)}.</p>'
     yield render_details(f"Formulas of {escape_html(title)}", table)
 
 
