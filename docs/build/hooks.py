@@ -64,7 +64,8 @@ def generate_pages() -> dict[str, str]:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Run the consoles of a page, draw its picture, list the frameworks, and add tables of keys."""
+    """Run the consoles of a page, draw its picture, list the frameworks, and add tables of keys and search words."""
+    page.meta.update(rule_pages.build_metadata(page.file.src_uri))
     markdown = markdown.replace(framework_pages.LIST, framework_pages.build_framework_list())
     if front_page.CATCHES in markdown:
         markdown = markdown.replace(front_page.CATCHES, front_page.build_tables())

@@ -69,6 +69,18 @@ def _build_index() -> str:
     return "\n".join(parts)
 
 
+_SYMPTOMS = re.compile(r"^## Symptoms\n(.+?)\.?\n\n", re.MULTILINE | re.DOTALL)
+
+
+def build_metadata(path: str) -> dict[str, object]:
+    """Return the metadata of a page: the symptoms of a rule, by which the site's search finds its page."""
+    rule = RULES.get(Path(path).stem)
+    match = None if rule is None else _SYMPTOMS.search(registry.load_module(rule).__doc__)
+    if match is None:
+        return {}
+    return {"tags": " ".join(match[1].replace("`", "").split()).split(", "), "hide": ["tags"]}
+
+
 def extract_summary(rule: Rule) -> str:
     """Return the text that says what a rule reports, from the first line of its docstring."""
     text = registry.load_module(rule).__doc__.strip().split("\n\n")[0].partition(": ")[2]

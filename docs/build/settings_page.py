@@ -85,18 +85,20 @@ SETTINGS = {
         'output-format = "concise"',
     ),
     "rule-url": Text(
-        "The URL of the rule pages, with `{code}` or `{name}`, for links in terminals and reports. The default "
-        "is the documentation URL of the installed package.",
+        "The URL of the rule pages, with `{code}` or `{name}`, for links in terminals, reports and editors. The "
+        "default is the documentation URL of the installed package. An empty text turns the links off.",
         'rule-url = "https://docs.example.org/cfglint/rules/{code}"',
     ),
     "require": Text(
         "House rules, reported as [HSE001](rules/HSE001.md). Each table names a `field` of the plan "
         "([list](plan-file.md)) or a `key` of a framework (`datasets[].type` applies to each item of a list), and a "
         "condition: `equals`, `one-of`, `at-most`, `at-least`, `present = true` or `absent = true`. `present` can be "
-        "combined with the others. `message` gives the reason. `severity` is `error`, `warning` (the default) or "
+        "combined with the others. Instead, `that` states a condition on several fields in "
+        "[arithmetic](rules/HSE001.md). `message` gives the reason. `severity` is `error`, `warning` (the default) or "
         "`info`. `paths` (globs) and `frameworks` limit the rule to some files. A file that extends another adds its "
         "tables. Two tables that no value can satisfy are an error.",
         '[[require]]\nfield = "batch.global"\none-of = [256, 512]\nmessage = "learning rates are tuned for these"\n\n'
+        '[[require]]\nthat = "batch.global * sequence.length <= 4_000_000"\n\n'
         '[[require]]\nkey = "save_total_limit"\npresent = true\nat-most = 3\nseverity = "error"\n'
         'paths = ["production/**"]\nframeworks = ["llamafactory", "axolotl"]',
     ),
@@ -145,6 +147,8 @@ FACTS = {
     "gpu-memory": "memory of one GPU, if it differs from that of `gpu`",
     "host-memory": "memory of one node",
     "disk": "space for checkpoints",
+    "tokens-per-second": "throughput of the whole job, as you measured it ([time and cost](fit.md#time-and-cost))",
+    "price-per-gpu-hour": "price of one GPU for an hour: a number, or a number with a currency (`2.40 EUR`)",
 }
 
 # Fields of `Settings` that hold the defaults, if not named like the setting.

@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from cfglint_train.judging.result import CheckedFile, Result, RunCounts, UnsupportedFiles
     from cfglint_train.records import (
         Budget,
+        Comparison,
         Component,
         Edit,
         Failure,
+        FieldChange,
         Finding,
         Fix,
         Ground,
@@ -48,10 +50,15 @@ if TYPE_CHECKING:
         Moment,
         NotChecked,
         OwnRuns,
+        Peak,
         Phase,
         RelatedPlace,
+        ReleaseChange,
         Room,
+        RunChange,
+        RunCost,
         RunEstimate,
+        RunFacts,
         RunFit,
         Rung,
         Setting,
@@ -61,10 +68,11 @@ if TYPE_CHECKING:
     from cfglint_train.runs.run import Run
 
 __all__ = [
-    "DEFAULTS", "Applied", "Budget", "CheckedFile", "Component", "Edit", "EstimateResult", "FactError", "Failure",
-    "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model", "Moment", "NotChecked",
-    "OptionError", "Options", "OwnRuns", "Phase", "Refused", "RelatedPlace", "Room", "RunCounts", "RunEstimate",
-    "RunFit", "Rung", "Setting", "SettingsError", "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept",
+    "DEFAULTS", "Applied", "Budget", "CheckedFile", "Comparison", "Component", "Edit", "EstimateResult", "FactError",
+    "Failure", "FieldChange", "Finding", "FitResult", "Fix", "FixResult", "Ground", "Holding", "LintResult", "Model",
+    "Moment", "NotChecked", "OptionError", "Options", "OwnRuns", "Peak", "Phase", "Refused", "RelatedPlace",
+    "ReleaseChange", "Room", "RunChange", "RunCost", "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung",
+    "Setting", "SettingsError", "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "compare",
     "estimate", "fit", "fix", "ignore", "lint", "rules", "settings",
 ]  # fmt: skip
 
@@ -483,6 +491,19 @@ def fit(
     if write and not request.sources:
         fixed = write_fixes(fixed, request.files, lint_options)
     return FitResult(result, alternatives, fixed)
+
+
+def compare(before: LintResult | None, after: LintResult | None, *, is_pair: bool = False) -> Comparison:
+    """Compare the runs of two results of `lint` in the terms of the plan: peaks, speed, batch, fields, findings.
+
+    Runs are matched by their file and place in it. `is_pair`: the results are those of two files, whose runs are
+    matched in order, whatever the files are called. None stands for a side without files. The results must come from
+    `lint` in one process (`jobs=1`).
+    """
+    from cfglint_train.reports import change
+
+    sides = (None if result is None else result.raw for result in (before, after))
+    return change.compare(*sides, is_pair=is_pair)
 
 
 def settings(options: Options = DEFAULTS, path: PathLike | None = None) -> Settings:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.fitting.moves import Basis
 from cfglint_train.foundation.frozen import dataclass
+from cfglint_train.foundation.typed import Literal
 from cfglint_train.memory.budget import Resource, Verdict
 from cfglint_train.plan.certainty import Certainty
 
@@ -337,3 +338,93 @@ class RunFit:
     not_checked: NotChecked | None
     """Reason why no training step was estimated, or None if one was."""
     assumptions: tuple[str, ...]
+    cost: RunCost | None
+    """Time and cost without the change, or None if a fact that they need is not stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The worst phase of a run at one place (gpu, host or disk). Sizes are in bytes."""
+
+    place: Resource
+    phase: str
+    expected: int
+    low: int
+    high: int
+    capacity: int | None
+    """Capacity in bytes; None if not stated."""
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCost:
+    """Time and cost of a run at a throughput and a price that the user stated."""
+
+    tokens: int
+    is_limit: bool
+    """True if the run may see fewer tokens: samples may be shorter, or the data set smaller."""
+    hours: float
+    price: float | None
+    """Price of all GPUs; None if no price or no number of GPUs is stated."""
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One side of a comparison: a run in the terms of the plan; None means unknown."""
+
+    path: str
+    framework: str
+    release: str | None
+    model: str | None
+    gpus: int | None
+    peaks: tuple[Peak, ...]
+    batch: int | None
+    """Sequences per optimizer step."""
+    tokens_per_step: int | None
+    """Tokens per optimizer step, if every sequence has the full length."""
+    sequence_length: int | None
+    cost: RunCost | None
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field of the plan, or a fact about the hardware, that differs between two runs; None means unknown."""
+
+    field: str
+    before: str | float | bool | None
+    after: str | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseChange:
+    """A package whose release differs between two runs; None means unknown."""
+
+    package: str
+    before: str | None
+    after: str | None
+    keys: tuple[str, ...]
+    """Keys that mean something else in the later run: changed defaults of unset keys, changed states of set ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """A run before and after a change; a new run has no `before`, a removed run no `after`."""
+
+    kind: Literal["changed", "new", "removed", "same"]
+    before: RunFacts | None
+    after: RunFacts | None
+    slowdown: float | None
+    """Factor on the time per token; None if the effect of a change is unknown, or if nothing changes."""
+    fields: tuple[FieldChange, ...]
+    releases: tuple[ReleaseChange, ...]
+    new_findings: tuple[Finding, ...]
+    gone_findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The runs that a change affects, and the number of runs that it does not affect."""
+
+    runs: tuple[RunChange, ...]
+    unchanged: int

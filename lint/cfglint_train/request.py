@@ -61,6 +61,10 @@ class Options(Frozen):
     """Memory of one node, with its unit."""
     disk: str | None = None
     """Space for checkpoints, with its unit."""
+    tokens_per_second: float | str | None = None
+    """Measured throughput of the whole job, in tokens per second."""
+    price_per_gpu_hour: float | str | None = None
+    """Price of one GPU for an hour: a number, or a number with a currency (`2.40 EUR`)."""
     releases: Mapping[str, str] = {}
     """Target releases by package: `{"axolotl": "0.18.0", "torch": "2.8"}`."""
     overrides: Mapping[str, Any] | Iterable[str] = {}
@@ -85,6 +89,11 @@ class Options(Frozen):
     """Folders outside the repository from which cfglint may read models that a config names by path."""
     online: bool = False
     """True to ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
+    launch_environment: Mapping[str, str] | None = None
+    """Variables of the process that is about to run the only path, a script; None if the launch is not known.
+
+    With them, other scripts of the repository do not count as launches of its runs.
+    """
     max_cpu_seconds: float | None = None
     """Limit on the CPU time of the whole call, in seconds; files that are not read by then are reported as errors.
 
@@ -147,10 +156,14 @@ def build_request(
     if paths is None:
         paths = ["."] if sources is None else list(texts)
     requested_paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    requested = [os.fspath(path) for path in requested_paths]
+    if options.launch_environment is not None:
+        launch = regular_files.normalize_path(requested[0])
+        command_line = lint_options.command_line._replace(launch=launch, environment=options.launch_environment)
+        lint_options = lint_options._replace(command_line=command_line)
     workspace = open_workspace(lint_options, texts) if earlier is None else earlier.reopen(texts)
     budget = _build_budget(options, workspace)
     lint_options = lint_options._replace(budget=budget)
-    requested = [os.fspath(path) for path in requested_paths]
     try:
         walk = partial(workspace.collect, force_exclude=options.force_exclude)
         files = deadline.run_within(budget.compute_seconds_left, walk, requested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -92,3 +93,36 @@ def test_nothing_is_fetched_from_elsewhere(site, pages):
         for load in page.loads:
             assert "//" not in load, (path, load)
             assert (path.parent / load.partition("?")[0]).resolve().is_file(), (path, load)
+
+
+SEARCHES = {
+    "out of memory": ["MEM001"],
+    "oom": ["MEM001"],
+    "cuda out of memory": ["MEM001"],
+    "host out of memory": ["HST001"],
+    "checkpoint host memory": ["CKP001", "CKP003"],
+    "no space left on device": ["CKP004"],
+    "unknown key": ["KEY001"],
+    "renamed key": ["KEY002"],
+    "gradient checkpointing": ["MEM002"],
+    "gradient_checkpointing": ["MEM002"],
+    "loss is nan": ["XFL004"],
+    "nccl timeout": ["PAR003"],
+    "removed-key": ["KEY002"],
+    "step exceeds gpu": ["MEM001"],
+}
+"""Words that a user types -> the rules whose pages come first."""
+
+
+def test_the_search_finds_rules_by_their_symptoms(site):
+    process = subprocess.run(
+        ["node", str(Path(__file__).with_name("search.mjs")), str(site), *SEARCHES],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    pages = json.loads(process.stdout)
+    assert {query: pages[query][: len(codes)] for query, codes in SEARCHES.items()} == {
+        query: [f"rules/{code}/" for code in codes] for query, codes in SEARCHES.items()
+    }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import shutil
+import tomllib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ import pytest
 from lsprotocol import types
 
 from cfglint_train import api
+from cfglint_train.version import VERSION
 from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
-from tests.support.editor import Editor
+from tests.support.editor import HELIX, Editor
 
 CASES = REPOSITORY / "fixtures" / "cases"
 SFT = """\
@@ -72,6 +76,27 @@ def test_every_framework_has_every_feature(tmp_path: Path) -> None:
             assert lens in " ".join(one.command.title for one in lenses or [] if one.command)
             symbols = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
             assert key in str(symbols)
+
+    run(steps, tmp_path)
+
+
+def test_the_largest_size_is_that_of_fit(tmp_path: Path) -> None:
+    """Lens, hover and `cfglint fit --max-batch` state the same number, also where the host has no room."""
+    shutil.copytree(CASES, tmp_path / "cases")
+
+    async def steps(editor: Editor) -> None:
+        stated = set()
+        for file, key, _, _ in (FILES[0], FILES[3]):
+            path = tmp_path / "cases" / Path(file).parent.name / Path(file).name
+            document = editor.open(path)
+            await editor.wait(document)
+            for size, name in (("micro_batch", "batch.micro"), ("sequence_length", "sequence.length")):
+                (run, *_) = api.fit([path], most=size).runs
+                expected = f"largest that fits: {run.largest:,}" if run.largest else "no value is sure to fit"
+                hover = str(await editor.hover(document, key))
+                assert expected in hover or f"`{name}`" not in hover, file
+                stated.add(expected if f"`{name}`" in hover else "")
+        assert len(stated) == 3
 
     run(steps, tmp_path)
 
@@ -179,6 +204,35 @@ def test_every_open_file_counts_before_it_is_saved(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_requirements_settings_and_new_launches_count_before_they_are_saved(tmp_path: Path) -> None:
+    """A file that shapes the runs of an open config counts as it is shown, although no config names it."""
+    (tmp_path / ".git").mkdir()
+    names = ("sft.yaml", "requirements.txt", "pyproject.toml", "go.sh")
+    path, pins, project, script = (tmp_path / name for name in names)
+    path.write_text(SFT + "unknown_key: 1\n")
+    pins.write_text("axolotl==0.8.0\n")
+    project.write_text("[tool.other]\n")
+    script.write_text("echo\n")
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path)
+        assert "axolotl 0.8.0" in str(await editor.wait(document))
+        requirements = editor.open(pins)
+        editor.change(requirements, "axolotl==0.9.0\n")
+        assert "(axolotl 0.9.0)" in str(await editor.hover(document, "micro_batch_size"))
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(requirements))
+        assert "(axolotl 0.8.0)" in str(await editor.hover(document, "micro_batch_size"))
+        settings, launch = editor.open(project), editor.open(script)
+        editor.change(settings, '[tool.cfglint]\nignore = ["KEY001"]\n')
+        editor.change(launch, "axolotl train sft.yaml --micro-batch-size 7\n")
+        editor.published.clear()
+        assert "KEY001" not in {one.code for one in await editor.wait(document)}
+        assert "= `7`" in str(await editor.hover(document, "micro_batch_size"))
+        assert not [title for title in await editor.list_actions(document) if "KEY001" in title]
+
+    run(steps, tmp_path)
+
+
 def test_actions_are_the_fixes_of_the_command(tmp_path: Path) -> None:
     """The action for a whole file writes what `--fix` writes; each quick fix ends its finding."""
     path = copy_case(tmp_path, "5-axolotl-3b", "llama-3b.yaml")
@@ -205,13 +259,30 @@ def test_actions_are_the_fixes_of_the_command(tmp_path: Path) -> None:
         await editor.client.workspace_execute_command_async(types.ExecuteCommandParams("cfglint.fit", [document.uri]))
         fitted = api.fit([path], change=True).sources
         assert editor.edit(editor.applied[-1]) == {Path(name).as_uri(): text.decode() for name, text in fitted.items()}
-        await editor.client.workspace_execute_command_async(
-            types.ExecuteCommandParams("cfglint.report", [document.uri])
-        )
-        (shown,) = editor.shown
-        assert "<title>" in Path(shown.removeprefix("file://")).read_text(encoding="utf-8")
 
     run(steps, tmp_path)
+
+
+def test_reports_last_as_long_as_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each config has one report, which is replaced; nothing is left after the end."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    async def steps(editor: Editor) -> None:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            document = editor.open(tmp_path / name / "sft.yaml", SFT)
+            await editor.wait(document)
+            for _ in range(2):
+                report = types.ExecuteCommandParams("cfglint.report", [document.uri])
+                await editor.client.workspace_execute_command_async(report)
+        assert [editor.shown.count(shown) for shown in editor.shown] == [2] * 4
+        for shown in editor.shown:
+            assert "<title>" in Path(shown.removeprefix("file://")).read_text(encoding="utf-8")
+
+    run(steps, tmp_path)
+    assert not list(temporary.iterdir())
 
 
 def test_completion_knows_the_release(tmp_path: Path) -> None:
@@ -239,6 +310,38 @@ def test_completion_knows_the_release(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_completion_below_broken_lines(tmp_path: Path) -> None:
+    """Lines above and below the cursor that do not parse do not end the completion of keys and values."""
+    config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = config.parent / "ds_z3_config.json"
+    broken = (
+        "unfinis\n",
+        "hub_model_id: [a, b\n",
+        'wandb_name: "x\n',
+        "strict: false\n   sequence_len: 7\n",
+        "\tx: 1\n",
+    )
+
+    async def steps(editor: Editor) -> None:
+        for number, line in enumerate(broken):
+            for text, where, label in (
+                (f"{line}{SFT}gradient_acc", "gradient_acc", "gradient_accumulation_steps"),
+                (f"{SFT}{line}datasets:\n  - path: x\n    ty\nval_set_size: 0\n", "    ty", "type"),
+                (f"gradient_acc\n{SFT}{line}", "gradient_acc", "gradient_accumulation_steps"),
+                (f"{line}{SFT}".replace("adamw_torch", "adop"), "optimizer: adop", "adopt_adamw"),
+            ):
+                document = editor.open(tmp_path / f"sft{number}-{len(editor.texts)}.yaml", text)
+                position = editor.locate(document, where, len(where))
+                assert label in await editor.complete(document, position), text
+        await editor.wait(editor.open(config))
+        text = companion.read_text().replace('"overlap_comm"', '"redu')
+        for line in ('"stage3_max_live', '"stage3_max_live"', '"stage3_max_live":', '"stage3_max_live": ,'):
+            document = editor.open(companion, text.replace('"redu', f'{line}\n"redu'))
+            assert "reduce_scatter" in await editor.complete(document, editor.locate(document, '"redu', 5)), line
+
+    run(steps, tmp_path)
+
+
 def test_completion_in_json_and_scripts(tmp_path: Path) -> None:
     """A DeepSpeed file completes beside the config that names it, a launch script its flags."""
     config = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
@@ -259,7 +362,7 @@ def test_completion_in_json_and_scripts(tmp_path: Path) -> None:
 
 def test_positions_count_utf16_units(tmp_path: Path) -> None:
     """Emoji and CJK before a finding or the cursor move neither; files outside every folder are checked."""
-    text = SFT + 'wandb_name: "训练🚀🚀"\n' + "hub_x: {🚀🚀: 1, y: 2} # 🚀\n"
+    text = SFT + 'wandb_name: "训练🚀🚀"\nwandb_entity: "a\u2028b"\n' + "hub_x: {🚀🚀: 1, y: 2} # 🚀\n"
 
     async def steps(editor: Editor) -> None:
         document = editor.open(tmp_path / "sft.yaml", text)
@@ -268,7 +371,8 @@ def test_positions_count_utf16_units(tmp_path: Path) -> None:
         units = line.encode("utf-16-le")[2 * finding.range.start.character : 2 * finding.range.end.character]
         assert units.decode("utf-16-le").startswith("hub_x")
         fix = (await editor.list_actions(document))["Ignore KEY001 (unknown-key) here"]
-        assert "训练🚀🚀" in editor.edit(fix.edit)[document.uri]
+        changed = editor.edit(fix.edit)[document.uri].split("\n")
+        assert [line for line in changed if "cfglint" not in line] == text.split("\n") != changed
         assert await editor.hover(document, "micro_batch") is not None
 
     run(steps)
@@ -303,6 +407,67 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
     run(steps, first, second)
 
 
+def test_a_companion_that_is_deleted_and_renamed(tmp_path: Path) -> None:
+    """The config that names a file follows the file's name on disk, and loses its diagnostics with its own file."""
+    path = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = path.parent / "ds_z3_config.json"
+    other = companion.rename(companion.with_name("other.json"))
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path)
+        (missing,) = [one for one in await editor.wait(document) if "ds_z3_config.json" in one.message]
+        other.rename(companion)
+        await follow_disk(editor, document)
+        assert missing.code not in {one.code for one in await editor.wait(document)}
+        renamed = editor.open(companion)
+        await editor.wait(renamed)
+        companion.rename(other)
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(renamed))
+        await follow_disk(editor, document)
+        assert missing in await editor.wait(document)
+        assert editor.published[renamed.uri].diagnostics == ()
+        path.unlink()
+        editor.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        await editor.wait(editor.open(other))
+        assert editor.published[document.uri].diagnostics == ()
+
+    async def follow_disk(editor: Editor, document: types.TextDocumentIdentifier) -> None:
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        editor.change(document, editor.texts[document.uri])
+
+    run(steps, tmp_path)
+
+
+def test_settings_that_lead_outside_are_refused(tmp_path: Path) -> None:
+    """A workspace that is not trusted cannot have the server read files outside of it."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / ".git").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "ds.json").write_text('{"train_batch_size": 8, "zero_optimisation": {"stage": 3}}')
+    (outside / "rows.jsonl").write_text("{}\n")
+    shutil.copy(outside / "ds.json", inside / "copied.json")
+    (inside / "linked.json").symlink_to(outside / "ds.json")
+    settings, path = inside / "cfglint.toml", inside / "sft.yaml"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(path, f"{SFT}deepspeed: copied.json\n")
+        await editor.wait(document)
+        await editor.hover(document, "deepspeed")  # the answer comes after all diagnostics
+        assert "zero_optimisation" in str(editor.published.pop((inside / "copied.json").as_uri()))
+        for target in ("../outside/ds.json", str(outside / "ds.json"), "linked.json"):
+            document = editor.open(path, f"{SFT}deepspeed: {target}\n")
+            await editor.wait(document)
+            await editor.hover(document, "deepspeed")
+            assert "zero_optimisation" not in str(editor.published), target
+        settings.write_text('measurements = "../outside/rows.jsonl"\n')
+        editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
+        editor.change(document, SFT)
+        assert ["points outside the repository" in one.message for one in await editor.wait(document)] == [True]
+
+    run(steps, inside)
+
+
 def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
     """The server lives on if a check crashes."""
     program = """if True:
@@ -323,6 +488,65 @@ def test_a_crash_is_a_diagnostic(tmp_path: Path) -> None:
         assert ["a defect" in one.message for one in await editor.wait(document)] == [True]
         editor.change(document, SFT)
         assert "a defect" not in str(await editor.wait(document))
+
+    run(steps, tmp_path, command=("-c", program))
+
+
+def test_hints_at_line_ends_where_there_are_no_lenses(tmp_path: Path) -> None:
+    """A client like Helix, which counts bytes and shows no code lenses, has the budget as inlay hints."""
+    text = SFT.replace("Qwen/Qwen2.5-0.5B", 'Qwen/Qwen2.5-0.5B # "训练🚀"').replace("size: 4", 'size: !!int "4" # 🚀')
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        assert editor.capabilities.position_encoding == types.PositionEncodingKind.Utf8
+        await editor.wait(document)
+        whole = types.Range(types.Position(0, 0), types.Position(99, 0))
+        hints = await editor.client.text_document_inlay_hint_async(types.InlayHintParams(document, whole))
+        labels = {hint.position.line: str(hint.label) for hint in hints or []}
+        assert "GiB" in labels[0]
+        assert "largest that fits: " in labels[2]
+        lines = text.encode().split(b"\n")
+        assert all(hint.position.character <= len(lines[hint.position.line]) for hint in hints or [])
+
+    run(steps, tmp_path, capabilities=HELIX)
+
+
+def test_the_settings_for_helix_and_zed_start_the_server() -> None:
+    """The settings that the documentation shows are valid, and name the command that the other tests run."""
+    page = (REPOSITORY / "docs" / "editors.md").read_text(encoding="utf-8")
+    snippets = {language: re.findall(f"```{language}\n(.*?)```", page, re.DOTALL) for language in ("toml", "json")}
+    (helix,) = map(tomllib.loads, snippets["toml"])
+    assert helix["language-server"]["cfglint"] == {"command": "cfglint", "args": ["server"]}
+    assert {language["name"] for language in helix["language"]} == {"yaml", "json"}
+    assert all(language["language-servers"][0] == "cfglint" for language in helix["language"])
+    (zed,) = [settings["lsp"] for settings in map(json.loads, snippets["json"]) if "lsp" in settings]
+    assert zed == {"yaml-language-server": {"binary": {"path": "cfglint", "arguments": ["server"]}}}
+
+
+def test_a_crash_of_a_rule_hides_no_other_finding(tmp_path: Path) -> None:
+    """A rule that crashes on every run is named once per file; the other rules report, and fixes are offered."""
+    program = """if True:
+        from cfglint_rules import registry
+        from cfglint_train.front import cli
+        get_checker = registry.get_checker
+        def crash(subject):
+            raise RuntimeError("a defect")
+        registry.get_checker = lambda rule: crash if rule.code == "PRF003" else get_checker(rule)
+        cli.main(["server"])
+    """
+    path = tmp_path / "sft.yaml"
+
+    async def steps(editor: Editor) -> None:
+        text = SFT.replace("sequence_len", "sequence_length")
+        document = editor.open(path, text)
+        for number in range(2):
+            editor.change(document, f"{text}# {number}\n")
+            diagnostics = await editor.wait(document)
+            crashes = [one.message for one in diagnostics if "a defect" in one.message]
+            assert crashes == [crash for crash in crashes if crash.startswith("not checked: PRF003 failed: ")]
+            assert len(crashes) == 1
+            assert "KEY001" in {one.code for one in diagnostics}
+            assert [title for title in await editor.list_actions(document) if title.startswith("Fix: ")]
 
     run(steps, tmp_path, command=("-c", program))
 
@@ -364,11 +588,54 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
         offered = await editor.complete(document, editor.locate(document, "trainer.save_", len("trainer.save_")))
         assert offered["save_freq"] == "save_freq"
         assert "nnodes" not in offered
+        editor.change(document, VERL.replace("trainer.save_", "actor_rol"))
+        offered = await editor.complete(document, editor.locate(document, "grpo actor_rol", len("grpo actor_rol")))
+        assert "actor_rollout_ref" in offered
         document = editor.open(program)
         await editor.wait(document)
         hover = str(await editor.hover(document, "rank_microbatch_size"))
         assert "not a key" not in hover
         assert "integer" in hover
+        assert "largest that fits" not in hover, "the key counts tokens, and the plan sequences"
+        text = program.read_text()
+        for line, typed, label in (
+            ("compile_model=True,", "compile_m", "compile_model"),
+            ("cancel_check_interval=1,", "canc,", "cancel_check_interval"),
+            ("lr=3e-4", "weig", "weight_decay"),
+        ):
+            editor.change(document, text.replace(line, typed))
+            offered = await editor.complete(document, editor.locate(document, typed, 4))
+            assert offered[label] == f"{label}="
+
+    run(steps, tmp_path)
+
+
+def test_an_abbreviated_flag_is_explained_as_the_flag(tmp_path: Path) -> None:
+    """Argparse accepts the beginning of a flag if no other flag begins like it."""
+    text = "deepspeed --module openrlhf.cli.train_sft --pretrain x --zero 3 --micro_train_batch 4 --max 2048 --lora 8\n"
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "run.sh", text)
+        await editor.wait(document)
+        for words, meaning in (("--zero", "--zero_stage"), ("--micro", "--micro_train_batch_size")):
+            hover = str(await editor.hover(document, words))
+            assert f" means `{meaning}`" in hover
+            assert "integer; default" in hover
+            assert "not a key" not in hover
+        assert "not a key of this release" in str(await editor.hover(document, "--lora"))
+
+    run(steps, tmp_path)
+
+
+def test_a_deepspeed_file_without_a_config_is_explained(tmp_path: Path) -> None:
+    """No config must name a DeepSpeed file to have its keys explained."""
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(
+            tmp_path / "ds.json", '{"fp16": {"enabled": true},\n "zero_optimization": {"stage": 2}}\n'
+        )
+        await editor.wait(document)
+        assert "`0`, `1`, `2`, `3`; default `0`" in str(await editor.hover(document, "stage"))
 
     run(steps, tmp_path)
 
@@ -411,19 +678,24 @@ def test_a_file_that_does_not_parse_has_one_diagnostic(tmp_path: Path) -> None:
 
 
 def test_a_whole_file_with_many_findings_has_its_actions_at_once(tmp_path: Path) -> None:
-    """Comments that ignore single findings are offered for a few lines, because each takes a check of the file."""
+    """Comments that ignore single findings are offered without a check of the file for each, however many they are."""
     text = SFT + "".join(f"unknown_{number}: 1\n" for number in range(50))
 
     async def steps(editor: Editor) -> None:
         document = editor.open(tmp_path / "sft.yaml", text)
-        assert len(await editor.wait(document)) > 50
-        whole = await editor.list_actions(document)
-        assert not [title for title in whole if title.startswith("Ignore")]
-        line = types.Range(types.Position(20, 0), types.Position(20, 3))
+        diagnostics = await editor.wait(document)
+        whole = types.Range(types.Position(0, 0), types.Position(100, 0))
         actions = await editor.client.text_document_code_action_async(
-            types.CodeActionParams(document, line, types.CodeActionContext([]))
+            types.CodeActionParams(document, whole, types.CodeActionContext([]))
         )
-        assert [action.title for action in actions or []] == ["Ignore KEY001 (unknown-key) here"]
+        offered = [one for one in actions or [] if isinstance(one, types.CodeAction) and one.title.startswith("Ignore")]
+        assert 50 < len(offered) <= len(diagnostics)
+        assert not [action for action in offered if action.edit]
+        (action,) = [one for one in offered if "`unknown_30`" in str(one.diagnostics)]
+        resolved = await editor.client.code_action_resolve_async(action)
+        after = editor.edit(resolved.edit)[document.uri]
+        assert "# cfglint: ignore[KEY001]\nunknown_30: 1\n" in after
+        assert after.count("cfglint") == 1
 
     run(steps, tmp_path)
 
@@ -441,6 +713,31 @@ def test_the_outline_of_a_script_names_its_commands(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_a_notebook_has_an_outline_and_hover(tmp_path: Path) -> None:
+    """Places in the code of a notebook are places in its file, behind quotes and escapes."""
+    code = (
+        "from trl import SFTConfig, SFTTrainer\n"
+        'args = SFTConfig("训练", run_name="a\\tb", max_length=2048)\n'
+        'SFTTrainer("Qwen/Qwen2.5-0.5B", args, train_dataset=None).train()\n'
+    )
+
+    async def steps(editor: Editor) -> None:
+        for is_ascii in (True, False):
+            cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": code.splitlines(keepends=True)}]
+            notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+            text = json.dumps(notebook, indent=1, ensure_ascii=is_ascii)
+            document = editor.open(tmp_path / f"{is_ascii}.ipynb", text)
+            await editor.wait(document)
+            assert "**`max_length`**" in str(await editor.hover(document, "max_length"))
+            answer = await editor.client.text_document_document_symbol_async(types.DocumentSymbolParams(document))
+            (script,) = [one for one in answer or [] if isinstance(one, types.DocumentSymbol)]
+            (symbol,) = [one for one in script.children or [] if one.name == "max_length"]
+            assert symbol.range.start == editor.locate(document, "max_length", 0)
+            assert symbol.range.end == editor.locate(document, "max_length", len("max_length=2048"))
+
+    run(steps, tmp_path)
+
+
 def test_a_script_leads_to_the_config_that_it_starts(tmp_path: Path) -> None:
     """The definition of a command's argument is the file that it names; an option names none."""
     config = copy_case(tmp_path, "5-axolotl-3b", "llama-3b.yaml")
@@ -452,5 +749,31 @@ def test_a_script_leads_to_the_config_that_it_starts(tmp_path: Path) -> None:
             place = editor.locate(document, words)
             target = await editor.client.text_document_definition_async(types.DefinitionParams(document, place))
             assert (target.uri if isinstance(target, types.Location) else None) == expected
+
+    run(steps, tmp_path)
+
+
+def test_problems_link_to_the_rule_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages are those of the installed package, or of the nearest settings."""
+    site = tmp_path / "site"
+    (site / f"cfglint_train-{VERSION}.dist-info").mkdir(parents=True)
+    metadata = "Metadata-Version: 2.4\nProject-URL: Documentation, https://docs.acme.example/\n\n"
+    (site / f"cfglint_train-{VERSION}.dist-info" / "METADATA").write_text(metadata)
+    for package in ("lint/cfglint_train", "rules/cfglint_rules", "schemas/cfglint_schemas"):
+        (site / Path(package).name).symlink_to(REPOSITORY / package)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+
+    async def steps(editor: Editor) -> None:
+        for folder, settings, expected in (
+            ("default", "", "https://docs.acme.example/rules/KEY001/"),
+            ("own", 'rule-url = "https://own.example/{name}"', "https://own.example/unknown-key"),
+            ("none", 'rule-url = ""', None),
+        ):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "cfglint.toml").write_text(settings)
+            (tmp_path / folder / "sft.yaml").write_text(SFT + "micro_batch_sizes: 2\n")
+            diagnostics = await editor.wait(editor.open(tmp_path / folder / "sft.yaml"))
+            [unknown] = [one for one in diagnostics if one.code == "KEY001"]
+            assert (unknown.code_description and unknown.code_description.href) == expected
 
     run(steps, tmp_path)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
+import shutil
 from pathlib import Path
-
-import pytest
 
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
@@ -22,6 +21,7 @@ WORDS = REPOSITORY / "tests" / "oracles" / "hydra_words.json.xz"
 
 `python tests/oracles/hydra_words.py` writes them.
 """
+ACCEPTANCE = REPOSITORY / "fixtures" / "acceptance" / "verl"
 SIGNS = {"": "CHANGE", "+": "ADD", "++": "FORCE_ADD", "~": "DEL"}
 BASE = (
     "algorithm.adv_estimator=grpo",
@@ -97,11 +97,12 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.6.1", "KEY006", "deletes a setting that does not exist"),
     (("'~actor_rollout_ref.rollout.chat_scheduler'",), "0.4.0", "KEY006", "deletes a setting that does not exist"),
     (("'~trainer.critic_warmup'",), "0.9.1", "KEY006", None),
-    (("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY006", "is not in the tree"),
+    (("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY006", "is not in the composed tree"),
     (("+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1",), "0.9.1", "KEY", None),
     (("trainer.experiment_name=a;b",), "0.9.1", "KEY006", "Hydra cannot read the value"),
     (("critic.model.fsdp_config.param_offload=True",), "0.8.0", "KEY002", "it is refused"),
     (("critic.model.fsdp_config.param_offload=True",), "0.7.1", "KEY", None),
+    (("+data.stranger_key=content",), "0.7.0", "KEY001", "silently ignored"),
     (("hydra.run.dir=out", "model_engine=dp"), "0.9.1", "KEY", None),
     (("hydra.searchpath=[pkg://mine]", "trainer.stranger=1"), "0.9.1", "KEY", None),
     (("model_engine=mine", "trainer.stranger=1"), "0.9.1", "KEY", None),
@@ -128,6 +129,14 @@ def test_batches_divide_among_the_gpus(words, release, expected, tmp_path):
     write_command(tmp_path, "trainer.n_gpus_per_node=8", *words, release=release)
     messages = list_messages(tmp_path, "BAT002")
     assert any(expected in message for message in messages) if expected else messages == []
+
+
+def test_a_batch_rests_on_the_default_of_a_variable(tmp_path):
+    write_command(
+        tmp_path, "trainer.n_gpus_per_node=8", "data.train_batch_size=100", "actor_rollout_ref.rollout.n=${N:-3}"
+    )
+    findings = lint(tmp_path, build_options(select=["BAT002"])).findings
+    assert {(finding.severity, finding.certainty) for finding in findings} == {("warning", "assumed")}
 
 
 @for_each(("before", "after"), [
@@ -232,11 +241,65 @@ def test_keys_of_a_recipe_are_its_own(tmp_path):
     assert run.estimate.has_step
 
 
-@pytest.mark.parametrize("words", [("model_engine=megatron",), ("actor_rollout_ref.actor.strategy=megatron",)])
-def test_other_engines_are_named_and_not_estimated(words, tmp_path):
-    write_command(tmp_path, *words)
+@for_each(("word", "title"), [
+    ("model_engine=megatron", "Megatron"),
+    ("actor_rollout_ref.actor.strategy=megatron", "Megatron"),
+    ("actor@actor_rollout_ref.actor=mine_actor", "mine"),
+    ("model_engine=$ENGINE", "the chosen engine"),
+])  # fmt: skip
+def test_other_engines_are_named_and_not_estimated(word, title, tmp_path):
+    write_command(tmp_path, word)
     (message,) = list_messages(tmp_path, "CHK001")
-    assert "Megatron" in message
+    assert f"how {title} divides the model" in message
+
+
+@for_each(("release", "pin", "expected"), [
+    ("0.3.0.post1", "", True),
+    ("0.4.1", "vllm==0.8.5", True),
+    ("0.3.0.post1", "vllm==0.6.3", False),
+    ("0.5.0", "", False),
+])  # fmt: skip
+def test_older_releases_put_the_engine_to_sleep_whatever_the_setting_says(release, pin, expected, tmp_path):
+    (tmp_path / "requirements.txt").write_text(f"{pin}\n")
+    write_command(tmp_path, "actor_rollout_ref.rollout.free_cache_engine=False", release=release)
+    (run,) = list_runs(tmp_path)
+    assert run.plan.rollout.sleep is expected
+
+
+@for_each(("program", "count"), [("verl.trainer.main_ppo", 1), ("recipe.flowrl.main_flowrl", 0)])
+def test_only_the_loss_of_verl_ignores_a_reference_without_a_coefficient(program, count, tmp_path):
+    words = ("actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0")
+    write_command(tmp_path, *words, program=program)
+    assert len(list_messages(tmp_path, "MEM010")) == count
+
+
+CHECK = "assert config.data.train_batch_size >= config.actor.ppo_mini_batch_size"
+OTHER_CHECKS = """\
+if not config.actor.use_dynamic_bsz:
+        assert config.data.train_batch_size >= config.critic.ppo_mini_batch_size
+        assert config.actor.ppo_mini_batch_size % config.trainer.nnodes == 0
+"""
+
+
+@for_each(("code", "expected"), [
+    (f"{OTHER_CHECKS}        {CHECK}", "error"),
+    (f"{OTHER_CHECKS}        # {CHECK}", ""),
+    ("config.update()", "error"),
+])  # fmt: skip
+def test_a_copy_that_checks_a_setting_otherwise_accepts_what_upstream_refuses(code, expected, tmp_path):
+    shutil.copytree(ACCEPTANCE / "vendored-copy-with-a-key-of-its-own-near-miss" / "verl", tmp_path / "verl")
+    trainer = tmp_path / "verl" / "trainer"
+    tree = trainer / "config" / "ppo_trainer.yaml"
+    tree.write_text(tree.read_text().replace("tool_penalty: 0.0", "use_dynamic_bsz: False\n    tool_penalty: 0.0"))
+    (trainer / "ray_trainer.py").write_text(f"def validate(config):\n    {code}\n")
+    words = (
+        "data.train_batch_size=16",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=32",
+        "actor_rollout_ref.actor.tool_penalty=1",
+    )
+    (tmp_path / "run.sh").write_text(" ".join(("python3 -m verl.trainer.main_ppo", *BASE, *words)))
+    findings = lint(tmp_path, build_options(select=["KEY006"])).findings
+    assert [finding.severity for finding in findings] == [expected] * bool(expected)
 
 
 def test_each_command_that_composes_a_file_is_a_run(tmp_path):

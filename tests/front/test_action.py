@@ -8,9 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Thread
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import yaml
@@ -606,3 +608,115 @@ def test_the_step_that_installs(upstream, tmp_path):
     assert run_step("Install cfglint", checkout, named, {}, temporary, action).code == 0
     outcome = run_step("Lint", checkout, {"extra-args": SMALL, "fail-on": "warning"}, {}, temporary, action)
     assert (outcome.code, outcome.files) == (1, ["a.yaml"])
+
+
+# --- changed runs ----------------------------------------------------------------------------------------------------
+
+TRAINED = "# cfglint: gpu=RTX4090 gpus-per-node=1 nodes=1\n" + AXOLOTL + "sequence_len: 1024\nbf16: true\n"
+
+
+@pytest.mark.parametrize("only_changed", ["false", "true"])
+def test_the_summary_shows_the_runs_that_a_pull_request_changes(upstream, tmp_path, lint, temporary, only_changed):
+    files = {"a.yaml": TRAINED, "same.yaml": TRAINED}
+    merge = upstream.merge_pull_request(files, {"a.yaml": TRAINED.replace("1024", "2048"), "new.yaml": TRAINED})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
+    summary = lint(checkout, event, changed_files_only=only_changed).summary
+    table = summary.partition("### Changed runs")[2].partition("## cfglint")[0]
+    assert [line.split(" |")[0] for line in table.splitlines() if line.startswith("| <code>")] == [
+        "| <code>a.yaml</code>",
+        "| <code>new.yaml</code> (new)",
+    ]
+    assert "| 1,024 → 2,048 |" in table
+    assert "Changed runs" not in lint(checkout, event, changed_files_only=only_changed, diff="false").summary
+
+
+def test_changed_runs_need_a_change_and_a_base(upstream, tmp_path, lint, temporary):
+    merge = upstream.merge_pull_request({"a.yaml": TRAINED}, {"README.md": "new\n"})
+    event = write_event(temporary, "pull_request", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    assert "Changed runs" not in lint(checkout, event).summary
+    assert "Changed runs" not in lint(checkout, {"GITHUB_EVENT_NAME": "schedule"}).summary
+
+
+class Service(BaseHTTPRequestHandler):
+    """A stand-in for GitHub's API with the comments of one pull request."""
+
+    comments: ClassVar[list[dict[str, Any]]] = []
+    requests: ClassVar[list[str]] = []
+    refused: ClassVar[set[str]] = set()
+
+    def answer(self, method: str) -> None:
+        self.requests.append(f"{method} {self.path}")
+        assert self.headers["Authorization"] == "Bearer secret-token"
+        content = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
+        if self.path == "/user" or method in self.refused:
+            self.send_response(403)
+            self.end_headers()
+            return
+        if method == "POST":
+            self.comments.append({"id": 7, "user": {"login": "github-actions[bot]"}, **content})
+        elif method == "PATCH":
+            (comment,) = [item for item in self.comments if self.path.endswith(f"/comments/{item['id']}")]
+            comment.update(content)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.comments if method == "GET" else {}).encode())
+
+    def do_GET(self) -> None:
+        self.answer("GET")
+
+    def do_POST(self) -> None:
+        self.answer("POST")
+
+    def do_PATCH(self) -> None:
+        self.answer("PATCH")
+
+    def log_message(self, *arguments: Any) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def service() -> Iterator[dict[str, str]]:
+    """Start the stand-in, and yield the variables by which a runner names it."""
+    Service.comments, Service.requests, Service.refused = [], [], set()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield {"GITHUB_API_URL": f"http://127.0.0.1:{server.server_port}", "GITHUB_REPOSITORY": "o/r"}
+    server.shutdown()
+    server.server_close()
+
+
+def test_one_comment_shows_the_changed_runs_and_is_updated(upstream, tmp_path, lint, temporary, service):
+    forged = {"id": 1, "user": {"login": "someone"}, "body": "<!-- cfglint: changed runs -->\nforged"}
+    Service.comments.append(dict(forged))
+    merge = upstream.merge_pull_request({"a.yaml": TRAINED}, {"a.yaml": TRAINED.replace("1024", "2048")})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = {**write_event(temporary, "pull_request", merge, pull_request={"number": 3}), **service}
+    assert lint(checkout, event).code == 0
+    assert Service.requests == []  # nothing is sent without a token
+    outcome = lint(checkout, event, comment_token="secret-token")
+    assert outcome.code == 0
+    assert "secret-token" not in outcome.output + outcome.summary
+    assert "| <code>a.yaml</code> |" in Service.comments[1]["body"]
+    lint(checkout, event, comment_token="secret-token")
+    assert Service.requests[-1] == "PATCH /repos/o/r/issues/comments/7"
+    assert [comment["id"] for comment in Service.comments] == [1, 7]
+    assert Service.comments[0] == forged
+
+
+def test_a_comment_is_not_created_without_a_change_or_a_permission(upstream, tmp_path, lint, temporary, service):
+    merge = upstream.merge_pull_request({"a.yaml": TRAINED}, {"README.md": "new\n"})
+    event = {**write_event(temporary, "pull_request", merge, pull_request={"number": 3}), **service}
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    lint(checkout, event, comment_token="secret-token")
+    assert not [request for request in Service.requests if not request.startswith("GET")]
+    Service.comments.append(
+        {"id": 7, "user": {"login": "github-actions[bot]"}, "body": "<!-- cfglint: changed runs -->\nold"}
+    )
+    lint(checkout, event, comment_token="secret-token")
+    assert Service.comments[0]["body"].endswith("No run changes.")
+    Service.refused.add("PATCH")
+    outcome = lint(checkout, event, comment_token="secret-token")
+    assert outcome.code == 0
+    assert "no comment on the pull request: GitHub answered 403; the job needs" in outcome.output

@@ -132,8 +132,8 @@ _PRESENTATION = {
     "help", "version", "output_format", "output_file", "color", "exit_zero", "exit_non_zero_on_fix", "fail_on",
     "fail_on_assumed", "shown", "explain", "verbose", "quiet", "no_baseline",
 }  # fmt: skip
-_NO_FLAGS = {"settings_files"}
-"""Options that only another program sets: the Action reads the settings of a commit."""
+_NO_FLAGS = {"settings_files", "launch_environment"}
+"""Options that only other code sets: the Action reads the settings of a commit, `preflight` its own environment."""
 _RENAMED = {"release": "releases", "set": "overrides", "model_folder": "model_folders"}
 
 
@@ -325,7 +325,7 @@ def test_the_documented_examples_run(capsys):
     with change_directory(REPOSITORY):
         for block in blocks:
             exec(compile(block, "docs/api.md", "exec"), namespace)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     output = capsys.readouterr().out
     assert "fixtures/cases/" in output
     assert "+++ fixtures/rules/BAT001/fires/multiple.json" in output

@@ -16,7 +16,7 @@ import pytest
 
 from cfglint_train import request
 from cfglint_train.foundation.budget import Budget, read_processor_time
-from cfglint_train.front import action, base_result, git_changes, programs
+from cfglint_train.front import action, base_tree, git_changes, programs
 from tests.front.test_action import run_git, write_files
 from tests.support import runner
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
@@ -266,7 +266,7 @@ def test_the_checkout_stays_as_it_is(tmp_path: Path, lint) -> None:
 
 
 def test_where_the_commit_before_cannot_be_restored_everything_is_reported(tmp_path: Path, lint, monkeypatch) -> None:
-    monkeypatch.setattr(base_result, "_MAX_CHANGED", 1)
+    monkeypatch.setattr(base_tree, "_MAX_CHANGED", 1)
     folder = tmp_path / "repository"
     before = commit_change(folder, {"old.yaml": TWICE}, {"a.md": "", "b.md": ""}, ())
     assert lint(folder, before) == lint(folder, before, only_changed=False) != set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import os
@@ -11,7 +12,6 @@ import subprocess
 import time
 from argparse import SUPPRESS
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from cfglint_train import api
 from cfglint_train.documents.document import Position
 from cfglint_train.findings.finding import Finding
 from cfglint_train.front import cli, completion, progress
-from cfglint_train.front.commands import output
 from cfglint_train.front.commands.check_flags import build_check_parser
 from cfglint_train.front.commands.completion import capture_help
 from cfglint_train.front.terminal import detect_style
@@ -29,7 +28,7 @@ from cfglint_train.judging.result import Result
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.reports import addresses, effective, statistics
 from cfglint_train.reports.style import Style
-from cfglint_train.settings.settings import Settings
+from cfglint_train.settings.settings import FORMATS
 from cfglint_train.version import VERSION
 from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, REMOTE_CODE, SMALL, TWICE
@@ -105,27 +104,75 @@ def test_rules_are_linked_in_a_terminal(here):
     assert "\x1b" not in (here / "out.txt").read_text()
 
 
+DOCUMENTATION = "https://docs.acme.example/cfglint"
+
+
+@pytest.fixture
+def install(monkeypatch, tmp_path):
+    """Return a function that installs the package's metadata with URLs of the project."""
+
+    def write_metadata(urls):
+        folder = tmp_path / "installed" / f"cfglint_train-{VERSION}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nProject-URL: {urls}\n\nThe text.\n")
+        find_rule_pages = addresses.find_rule_pages
+        monkeypatch.setattr(addresses, "find_rule_pages", lambda: find_rule_pages(str(folder.parent)))
+
+    return write_metadata
+
+
 @pytest.mark.parametrize(
-    ("stated", "expected"),
+    ("stated", "pages"),
     [
-        ("Homepage, https://x.example\nProject-URL: Documentation, https://docs.acme.example/cfglint/", True),
-        ("Documentation, https://OWNER.github.io/cfglint", False),
-        ("Homepage, https://x.example", False),
-        (None, False),
+        (
+            f"Homepage, https://x.example\nProject-URL: Documentation, {DOCUMENTATION}/",
+            f"{DOCUMENTATION}/rules/{{code}}/",
+        ),
+        ("Documentation, https://OWNER.github.io/cfglint", None),
+        ("Homepage, https://x.example", None),
     ],
 )
-def test_without_an_address_the_rules_are_where_the_package_says(monkeypatch, tmp_path, stated, expected):
-    if stated is not None:
-        folder = tmp_path / f"cfglint_train-{VERSION}.dist-info"
-        folder.mkdir()
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nProject-URL: {stated}\n\nThe text.\n")
-    address = "https://docs.acme.example/cfglint/rules/{code}/" if expected else None
-    assert addresses.find_rule_pages(str(tmp_path)) == address
-    monkeypatch.setattr(addresses, "find_rule_pages", lambda: address)
-    options = SimpleNamespace(output_file=None, color="never", quiet=False)
-    assert output.build_style(options, Settings(""), Stream(False)).pages == address
-    settings = Settings("", rule_url="https://own.example/{code}")
-    assert output.build_style(options, settings, Stream(False)).pages == settings.rule_url
+def test_the_rules_are_where_the_package_says(install, stated, pages):
+    assert addresses.choose_rule_pages(None) is None
+    install(stated)
+    assert addresses.choose_rule_pages(None) == pages
+    assert addresses.choose_rule_pages("https://own.example/{code}") == "https://own.example/{code}"
+    assert addresses.choose_rule_pages("") is None
+
+
+def list_page_urls(form, output):
+    """Return the URLs of the rule pages in a report, read as the format's readers do."""
+    if form in ("json", "json-lines"):
+        records = json.loads(output)["findings"] if form == "json" else map(json.loads, output.splitlines())
+        return {record["url"] for record in records if "url" in record}
+    if form == "sarif":
+        rules = json.loads(output)["runs"][0]["tool"]["driver"]["rules"]
+        return {rule["helpUri"] for rule in rules if "helpUri" in rule}
+    if form == "rdjson":
+        codes = [diagnostic["code"] for diagnostic in json.loads(output)["diagnostics"]]
+        return {code["url"] for code in codes if "url" in code}
+    pattern = {
+        "text": r"\x1b]8;;([^\x1b]+)", "concise": r"\x1b]8;;([^\x1b]+)", "grouped": r"\x1b]8;;([^\x1b]+)",
+        "html": r'href="(https:[^"]*/(?:rules/)?SYN003/?)"', "markdown": r'href="(.*?)"',
+    }.get(form, r"(https:[^\s\"%]*SYN003/?)")  # fmt: skip
+    return set(map(html.unescape, re.findall(pattern, output)))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_links_to_the_rule_pages(here, install, form):
+    install(f"Documentation, {DOCUMENTATION}")
+    (here / "config.yaml").write_text(TWICE)
+
+    def read_urls(*settings):
+        (here / "cfglint.toml").write_text("\n".join(('select = ["SYN003"]', *settings)))
+        arguments = ("--output-format", form)
+        output = run_cfglint(*arguments, cwd=here, terminal=True, environment={"TERM": "xterm"}).out
+        assert "SYN003" in output
+        return list_page_urls(form, output)
+
+    assert read_urls() == {f"{DOCUMENTATION}/rules/SYN003/"}
+    assert read_urls('rule-url = "https://own.example/{code}"') == {"https://own.example/SYN003"}
+    assert read_urls('rule-url = ""') == set()
 
 
 def test_lines_end_where_the_terminal_does(here):

@@ -67,6 +67,9 @@ def test_host_and_disk():
         ({"gpu_memory": "much"}, "gpu-memory: .*80GB"),
         ({"host_memory": "0GB"}, "host-memory: "),
         ({"disk": "10"}, "disk: .*no unit"),
+        ({"tokens_per_second": "52k"}, "tokens-per-second must be a positive number such as 52000, not '52k'"),
+        ({"price_per_gpu_hour": "0.0"}, "price-per-gpu-hour must be a positive number"),
+        ({"price_per_gpu_hour": "EUR 2"}, "price-per-gpu-hour .* such as 2.40 or 2.40 EUR"),
     ],
 )
 def test_what_means_nothing_is_refused_with_its_origin(facts, message):

@@ -50,8 +50,9 @@ OTHER_COMMANDS = (
     "lint/cfglint_train/front/git", "lint/cfglint_train/front/init/", "lint/cfglint_train/front/migrate/",
     "lint/cfglint_train/front/programs.py", "lint/cfglint_train/front/question.py",
     "lint/cfglint_train/front/commands/calibrate.py", "lint/cfglint_train/front/commands/completion.py",
-    "lint/cfglint_train/front/commands/demo.py", "lint/cfglint_train/front/commands/estimation.py",
-    "lint/cfglint_train/front/commands/init.py",
+    "lint/cfglint_train/front/commands/demo.py", "lint/cfglint_train/front/commands/diff.py",
+    "lint/cfglint_train/front/commands/estimation.py", "lint/cfglint_train/front/commands/init.py",
+    "lint/cfglint_train/front/commands/preflight.py",
 )  # fmt: skip
 """Modules of commands whose output is not stored."""
 

@@ -618,21 +618,6 @@ def test_a_fence_is_longer_than_what_it_holds():
     assert "".join(pre.itertext()) == "@@ x.yaml:1 @@\n-a: 1\n+a: ````` </details> **b**\n"
 
 
-def test_rules_are_linked_where_somebody_says_where_they_are():
-    finding = Finding("MEM001", "step-exceeds-gpu", "error", "m", "x.yaml", Position(1, 1), Position(1, 2))
-    result = Result((), (finding,), (), (), (), frozenset())
-    address = "https://example.org/rules/MEM001"
-    for form in ("json", "json-lines", "sarif", "gitlab", "junit", "github", "rdjson", "html"):
-        assert address in render_report(result, form, PAGES), form
-        assert "https://example.org" not in render_report(result, form), form
-    assert json.loads(render_report(result, "json", PAGES))["findings"][0]["url"] == address
-    assert [link.attrib["href"] for link in render_markdown(render_report(result, "markdown", PAGES)).iter("a")] == [
-        address
-    ]
-    assert address in render_report(result, "text", PAGES._replace(links=True))
-    assert address not in render_report(result, "text", PAGES)
-
-
 # --- all formats -----------------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
+from cfglint_train.settings.conditions import parse_condition
 from tests.support.command import run_cfglint
 
 AXOLOTL = """\
@@ -80,6 +82,90 @@ def lint_with_rule(here: Path, rule: str, *arguments: str) -> list[dict]:
 )
 def test_what_breaks_a_rule(here, rule, message):
     assert [finding["message"] for finding in lint_with_rule(here, rule)] == ([] if message is None else [message])
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("batch.global * sequence.length <= 100_000", "131,072 is more than 100,000"),
+        ("batch.global * sequence.length <= 131_072", None),
+        ("4 <= batch.micro < 8", "4 is more than 2"),
+        ("batch.micro % 4 == 0", "2 does not equal 0"),
+        ("batch.micro % 4 == 0 or batch.accumulation == 4", None),
+        ("batch.micro % 4 == 0 or batch.accumulation == 3", "2 does not equal 0"),
+        ("batch.micro == 2 and batch.accumulation > 2 * batch.micro", "4 is not more than 4"),
+        ("optimizer.learning_rate / batch.micro != 1e-4", "0.0001 equals 0.0001"),
+        ("-batch.micro // 4 >= +1", "-1 is less than 1"),
+        # Unknown, undefined and huge values break no rule.
+        ("batch.micro * rollout.batch < 0", None),
+        ("batch.micro / (batch.micro - 2) < 0", None),
+        ("batch.micro ** 9 ** 9 < 0", None),
+        ("(1 - batch.micro) ** 0.5 < 0", None),
+        ("batch.micro < 1 and rollout.batch < 0", "2 is not less than 1"),
+        ("batch.micro < 1 or rollout.batch < 0", None),
+    ],
+)
+def test_a_condition_on_several_fields(here, condition, message):
+    (here / "config.yaml").write_text(f"{AXOLOTL}sequence_len: 2048\npad_to_sequence_len: true\n")
+    cluster = ("--nodes", "1", "--gpus-per-node", "8")
+    findings = lint_with_rule(here, f'that = """{condition}"""\nmessage = "why"\nseverity = "error"', *cluster)
+    assert [finding["message"] for finding in findings] == (
+        [] if message is None else [f"{message}; a house rule requires `{condition}`: why"]
+    )
+    assert all(finding["severity"] == "error" for finding in findings)
+
+
+def test_a_condition_points_at_its_first_field_and_states_the_values(here):
+    (finding,) = lint_with_rule(
+        here,
+        'that = "batch.accumulation\t* batch.micro < batch.global"\npaths = ["*.yaml"]',
+        "--nodes=1",
+        "--gpus-per-node=1",
+    )
+    assert (finding["line"], finding["certainty"]) == (5, "followed")
+    assert finding["notes"][0] == (
+        "`batch.accumulation` (`gradient_accumulation_steps`) is 4, `batch.micro` (`micro_batch_size`) is 2, "
+        "`batch.global` is 8"
+    )
+    assert lint_with_rule(here, 'that = "batch.micro < 2"\npaths = ["other/**"]') == []
+
+
+def test_a_condition_on_an_assumed_cluster_is_certain_only_if_every_cluster_breaks_it(here):
+    rule = 'that = "batch.global < {}"\nseverity = "error"'
+    (finding,) = lint_with_rule(here, rule.format(64))
+    assert (finding["severity"], finding["certainty"]) == ("warning", "assumed")
+    (finding,) = lint_with_rule(here, rule.format(4))
+    assert finding["severity"] == "error"
+
+
+def build_arithmetic(chance: random.Random, depth: int) -> str:
+    """Return a random arithmetic expression on `batch.micro` and `batch.global`."""
+    if depth == 0:
+        return chance.choice(("batch.micro", "batch.global", "3", "1_000", "0.5", "2e3", "0"))
+    left, right = build_arithmetic(chance, depth - 1), build_arithmetic(chance, chance.randrange(depth))
+    return chance.choice((f"{left} {chance.choice(['+', '-', '*', '/', '//', '%'])} {right}", f"({left})", f"-{left}"))
+
+
+def test_arithmetic_is_that_of_python():
+    chance, seen = random.Random(5), set()
+    for _ in range(3000):
+        sides = [build_arithmetic(chance, chance.randrange(1, 4)) for _ in range(chance.randrange(2, 4))]
+        text = f" {chance.choice(['<', '<=', '>', '>=', '==', '!='])} ".join(sides)
+        if "batch." not in text:
+            continue
+        values = {"batch.micro": chance.randrange(9), "batch.global_": chance.choice((0, 1, 7, 64, 4096))}
+        python = text.replace("batch.micro", str(values["batch.micro"])).replace(
+            "batch.global", str(values["batch.global_"])
+        )
+        try:
+            expected = eval(python)
+        except ZeroDivisionError:
+            expected = None
+        failures = parse_condition(text).list_failures(values.get)
+        if expected is not None or len(sides) == 2:  # an undefined comparison of a chain leaves the others to judge
+            assert bool(failures) is (expected is False), (text, values)
+        seen.add(expected)
+    assert seen == {True, False, None}
 
 
 def test_items_of_lists_are_asked_and_fixed_one_by_one(here):
@@ -235,6 +321,24 @@ WRONG = [
     ),
     ('key = "seed"\nfield = "batch.micro"\nabsent = true', "1:3", "require[0] needs either `field`"),
     ("present = true", "1:3", "require[0] needs either `field`"),
+    ('that = "batch.micro < 3"\nat-most = 3', "3:1", "require[0].at-most cannot be combined with `that`"),
+    ('that = "batch.micro < 3"\nkey = "seed"', "3:1", "require[0].key cannot be combined with `that`"),
+    ('that = ["batch.micro < 3"]', "2:1", "require[0].that must be text, not ['batch.micro < 3']"),
+    (
+        'that = "batch.globl < 3"',
+        "2:1",
+        "require[0].that is invalid: unknown plan field batch.globl; did you mean batch.global",
+    ),
+    ('that = "batch.micro ≤ 3"', "2:1", "require[0].that cannot be read at `≤ 3`; use numbers, plan fields, + - *"),
+    ('that = "batch.micro < len(3)"', "2:1", "require[0].that cannot contain `len(3)`; use numbers"),
+    ('that = "batch.micro < True"', "2:1", "require[0].that cannot contain `True`; use numbers"),
+    ('that = "(batch.micro < 3) < 4"', "2:1", "require[0].that cannot contain `batch.micro < 3`; use numbers"),
+    ('that = "batch.micro + 3"', "2:1", "require[0].that must be a comparison; `batch.micro + 3` compares nothing"),
+    ('that = "not batch.micro < 3"', "2:1", "require[0].that must be a comparison; `not batch.micro < 3` compares"),
+    ('that = "precision.compute < 3"', "2:1", "require[0].that compares numbers, but precision.compute is not a"),
+    ('that = "3 < 4"', "2:1", "require[0].that names no plan field, so it is the same for every run"),
+    (f'that = "batch.micro < {"-" * 60}3"', "2:1", "require[0].that is nested too deeply"),
+    (f'that = "batch.micro < {"(" * 250}3{")" * 250}"', "2:1", "require[0].that is too long: 515 characters"),
     ("key = 3\npresent = true", "2:1", "require[0].key must be text, not 3"),
     (
         'field = "batch.mico"\npresent = true',

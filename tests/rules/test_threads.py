@@ -25,7 +25,7 @@ PAGE = (REPOSITORY / "docs" / "not-rules.md").read_text(encoding="utf-8")
 COVERED = "Threads that a rule covers"
 LISTED = SHARED / "reference" / "threads.md"
 READ = ("OpenRLHF/OpenRLHF", "hiyouga/LlamaFactory", "axolotl-ai-cloud/axolotl", "deepspeedai/DeepSpeed",
-        "allenai/OLMo", "huggingface/accelerate", "huggingface/trl")  # fmt: skip
+        "allenai/OLMo", "huggingface/accelerate", "huggingface/trl", "verl-project/verl")  # fmt: skip
 """Repositories of supported frameworks, spelled as in the list of threads."""
 
 
@@ -52,7 +52,7 @@ def test_every_listed_thread_of_a_framework_that_is_read_has_a_row():
     listed = re.findall(r"^\| [A-I] \| (\S+#\d+) \|", LISTED.read_text(encoding="utf-8"), re.M)
     supported = [name.replace("LlamaFactory", "LLaMA-Factory") for name in listed if name.partition("#")[0] in READ]
     assert len(listed) == 78
-    assert len(supported) == 38
+    assert len(supported) == 47
     assert {*supported} <= {row["thread"] for row in ROWS}
 
 

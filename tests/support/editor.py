@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -29,12 +30,30 @@ CAPABILITIES = types.ClientCapabilities(
     ),
 )
 
+HELIX = types.ClientCapabilities(
+    general=types.GeneralClientCapabilities(
+        position_encodings=[
+            types.PositionEncodingKind.Utf8,
+            types.PositionEncodingKind.Utf32,
+            types.PositionEncodingKind.Utf16,
+        ]
+    ),
+    text_document=types.TextDocumentClientCapabilities(inlay_hint=types.InlayHintClientCapabilities()),
+)
+"""What Helix states about positions and lines above the code (helix-lsp/src/client.rs: initialize)."""
+
 
 class Editor:
     """An editor with open documents, as a context manager that starts and stops the server."""
 
-    def __init__(self, *folders: Path, command: Sequence[str] = ("-m", "cfglint_train", "server")) -> None:
+    def __init__(
+        self,
+        *folders: Path,
+        command: Sequence[str] = ("-m", "cfglint_train", "server"),
+        capabilities: types.ClientCapabilities = CAPABILITIES,
+    ) -> None:
         """Prepare an editor with workspace folders; `command` is what Python runs as the server."""
+        self.client_capabilities = capabilities
         self.client = LanguageClient("editor", "1")
         self.folders = folders
         self.command = command
@@ -59,7 +78,7 @@ class Editor:
             self.client.feature(name)(partial(method))
         await self.client.start_io(sys.executable, *self.command, env={**os.environ, "CFGLINT_CACHE_DIR": ""})
         folders = [types.WorkspaceFolder(folder.as_uri(), folder.name) for folder in self.folders]
-        params = types.InitializeParams(capabilities=CAPABILITIES, workspace_folders=folders)
+        params = types.InitializeParams(capabilities=self.client_capabilities, workspace_folders=folders)
         self.capabilities = (await self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
         return self
@@ -163,9 +182,7 @@ class Editor:
 
 def apply_edits(text: str, edits: list[types.TextEdit]) -> str:
     """Apply edits with positions in UTF-16 units, as an editor does: last edit first."""
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    starts = [0, *(match.end() for match in re.finditer("\r\n|\n|\r", text))]
 
     def find_offset(position: types.Position) -> int:
         start = starts[min(position.line, len(starts) - 1)]

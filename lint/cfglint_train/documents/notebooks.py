@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -69,6 +69,47 @@ def parse_notebook(text: str) -> Notebook | None:
     return Notebook("\n".join(python) + "\n", "\n".join(commands) + "\n", tuple(places))
 
 
+class CodePlaces:
+    """The columns of a notebook's code in the lines of its file, where quotes and escapes surround the code."""
+
+    def __init__(self, text: str, code: str) -> None:
+        """Use the text of the file and its code, which has the same line numbers."""
+        self._lines = text.split("\n")
+        self._code = code.split("\n")
+
+    def find_column(self, line: int, column: int) -> int:
+        """Return the column in the file of a column of the code; lines and columns count from 0."""
+        start = self._find_start(line)
+        return column if start is None else start[0] + len(start[1](self._code[line][:column]))
+
+    def find_offset(self, line: int, column: int) -> int:
+        """Return the number of bytes of code before a place in the file."""
+        before = sum(len(code.encode()) + 1 for code in self._code[:line])
+        start, code = self._find_start(line), self._code[line] if line < len(self._code) else ""
+        if start is None:
+            return before
+        ends = (end for end in range(len(code)) if start[0] + len(start[1](code[:end])) >= column)
+        return before + len(code[: next(ends, len(code))].encode())
+
+    def _find_start(self, line: int) -> tuple[int, Callable[[str], str]] | None:
+        """Return the column in the file at which a line of code starts, and the spelling of code in the file."""
+        if line >= min(len(self._code), len(self._lines)) or not self._code[line]:
+            return None
+        for spell in (_spell, _spell_in_ascii):
+            start = self._lines[line].find(spell(self._code[line]))
+            if start >= 0:
+                return start, spell
+        return None
+
+
+def _spell(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _spell_in_ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
 def _fill_block(line: str) -> str:
     """Return the Python statement for a line of IPython: `pass` inside a block, which must not be empty."""
     indent = line[: len(line) - len(line.lstrip())]
@@ -81,7 +122,7 @@ def _locate_lines(text: str, code: list[Any]) -> Iterator[list[tuple[int, str]]]
     for source in code:
         cell_lines = []
         for line in source if isinstance(source, list) else str(source).splitlines(keepends=True):
-            spellings = (json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1])
+            spellings = (_spell_in_ascii(line), _spell(line))
             ends = [
                 index + len(spelling)
                 for spelling in spellings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
 from lsprotocol import types
@@ -11,14 +12,17 @@ from cfglint_train.editor import convert
 from cfglint_train.editor.connection import Server
 from cfglint_train.editor.session import Check
 from cfglint_train.hardware import gpus
+from cfglint_train.judging.suppressions import UNUSED_SUPPRESSION
 from cfglint_train.records import Finding
+from cfglint_train.repository.files import SYNTAXES
 
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cfglint"
 _FACT_NAMES = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
 """Names, in comments, of facts that are plan fields."""
-
-_MOST_IGNORED = 10
-"""Findings in a range up to which each has an action to ignore it: every such action takes a check of the file."""
+_WITHOUT_COMMENTS = ("json", "notebook")
+"""Syntaxes in which no comment can ignore a finding or state a fact."""
+_MAX_COMPUTED = 10
+"""Number of comments computed for a client that cannot ask for them later; each takes a check."""
 
 
 def list_actions(
@@ -29,10 +33,13 @@ def list_actions(
     findings = [finding for finding in check.result.findings if _is_within(finding, path, text, params.range)]
     if _wants(wanted, types.CodeActionKind.QuickFix):
         for finding in findings:
-            yield from _list_fixes(server, finding, text)
-        if len(findings) <= _MOST_IGNORED:
-            for finding in {(finding.code, finding.line, finding.column): finding for finding in findings}.values():
-                yield from _ignore(server, path, finding, text)
+            yield from _list_fixes(server, finding, text, check)
+        if not _lacks_comments(path):
+            ignorable = {_identify(finding): finding for finding in findings if finding.code != UNUSED_SUPPRESSION.code}
+            for finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
+                action = _build_ignore_action(server, path, finding, text, check)
+                if action.edit is None or action.edit.changes or action.edit.document_changes:
+                    yield action
         yield from _state_facts(server, path, text, findings)
     has_safe_fix = any(
         finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
@@ -40,18 +47,50 @@ def list_actions(
     )
     if has_safe_fix and _wants(wanted, FIX_ALL):
         action = types.CodeAction("Fix all safe problems (cfglint)", kind=FIX_ALL, data={"uri": server.uris[path]})
-        capabilities = server.client_capabilities.text_document
-        support = capabilities.code_action.resolve_support if capabilities and capabilities.code_action else None
-        yield action if support is not None and "edit" in support.properties else resolve_action(server, action)
+        yield _resolve_if_needed(server, action)
 
 
 def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction:
-    """Return the action with its edit; only the fix of a whole file is computed this late."""
-    document = server.find_document(action.data["uri"]) if isinstance(action.data, dict) else None
-    if document is not None:
-        outcome = api.fix([document[0]], server.session.options, server.session.texts, unsafe=False)
-        action.edit = server.build_workspace_edit(build_file_edits(server, outcome.sources))
+    """Return the action with its edit: the fixes of a whole file, or a comment that ignores a finding."""
+    data = action.data if isinstance(action.data, dict) else {}
+    document = server.find_document(data["uri"]) if "uri" in data else None
+    if document is None:
+        return action
+    path, _, check = document
+    if "finding" not in data:
+        outcome = server.session.call(api.fix, path, unsafe=False)
+    else:
+        findings = (finding for finding in check.result.findings if finding.path == path)
+        finding = next((finding for finding in findings if _identify(finding) == tuple(data["finding"])), None)
+        if finding is None:
+            return action  # the text has changed since the action was offered
+        outcome = server.session.call(api.ignore, path, only=finding)
+        if not outcome.sources and outcome.refused and _can_resolve(server):
+            server.say(f"no comment can ignore {finding.code} here: {outcome.refused[0].reason}")
+    action.edit = server.build_workspace_edit(build_file_edits(server, outcome.sources))
     return action
+
+
+def _resolve_if_needed(server: Server, action: types.CodeAction) -> types.CodeAction:
+    """Return the action with its edit if the client cannot ask for the edit later."""
+    return action if _can_resolve(server) else resolve_action(server, action)
+
+
+def _lacks_comments(path: str) -> bool:
+    """Return whether the syntax of a file has no comments."""
+    return SYNTAXES.get(os.path.splitext(path)[1].lower()) in _WITHOUT_COMMENTS
+
+
+def _can_resolve(server: Server) -> bool:
+    """Return whether the client asks for the edit of an action once the user chooses it."""
+    capabilities = server.client_capabilities.text_document
+    support = capabilities.code_action.resolve_support if capabilities and capabilities.code_action else None
+    return support is not None and "edit" in support.properties
+
+
+def _identify(finding: Finding) -> tuple[str, int, int]:
+    """Return the code and the place of a finding, as data of an action."""
+    return finding.code, finding.line, finding.column
 
 
 def build_file_edits(server: Server, sources: Mapping[str, bytes]) -> dict[str, list[types.TextEdit]]:
@@ -76,7 +115,7 @@ def _is_within(finding: Finding, path: str, text: convert.Text, place: types.Ran
     return lines.start.line <= place.end.line and place.start.line <= lines.end.line
 
 
-def _list_fixes(server: Server, finding: Finding, text: convert.Text) -> Iterator[types.CodeAction]:
+def _list_fixes(server: Server, finding: Finding, text: convert.Text, check: Check) -> Iterator[types.CodeAction]:
     fix = finding.fix
     if fix is None or not fix.edits:
         return
@@ -88,27 +127,28 @@ def _list_fixes(server: Server, finding: Finding, text: convert.Text) -> Iterato
     yield types.CodeAction(
         title if fix.applicability == "safe" else f"{title} (unsafe: changes the run)",
         kind=types.CodeActionKind.QuickFix,
-        diagnostics=[convert.build_diagnostic(finding, text, server)],
+        diagnostics=[convert.build_diagnostic(finding, text, server, check.style)],
         edit=server.build_workspace_edit(edits),
         is_preferred=fix.applicability == "safe",
     )
 
 
-def _ignore(server: Server, path: str, finding: Finding, text: convert.Text) -> Iterator[types.CodeAction]:
-    """Yield the action that silences one finding with a comment, if a comment can."""
-    outcome = api.ignore([path], server.session.options, server.session.texts, only=finding)
-    if outcome.sources:
-        yield types.CodeAction(
-            f"Ignore {finding.code} ({finding.name}) here",
-            kind=types.CodeActionKind.QuickFix,
-            diagnostics=[convert.build_diagnostic(finding, text, server)],
-            edit=server.build_workspace_edit(build_file_edits(server, outcome.sources)),
-        )
+def _build_ignore_action(
+    server: Server, path: str, finding: Finding, text: convert.Text, check: Check
+) -> types.CodeAction:
+    """Return the action that silences one finding with a comment."""
+    action = types.CodeAction(
+        f"Ignore {finding.code} ({finding.name}) here",
+        kind=types.CodeActionKind.QuickFix,
+        diagnostics=[convert.build_diagnostic(finding, text, server, check.style)],
+        data={"uri": server.uris[path], "finding": _identify(finding)},
+    )
+    return _resolve_if_needed(server, action)
 
 
 def _state_facts(server: Server, path: str, text: convert.Text, findings: list[Finding]) -> Iterator[types.CodeAction]:
     """Yield actions that state, in a comment at the top, a fact which a finding assumes."""
-    if path.endswith((".json", ".jsonc", ".ipynb")):
+    if _lacks_comments(path):
         return
     assumed = {
         ground.fact: ground.value for finding in findings for ground in finding.rests_on if ground.grade == "assumed"

@@ -47,5 +47,7 @@ def _describe_size(run: Run, shown: Run, field: Field) -> Iterator[BudgetLine]:
         return
     if value.origin.place.document is run.main.document:
         peak = places.judge_place(shown, "gpu")
-        size = f"{format_gib(peak.budget.expected)}; " if peak is not None else ""
-        yield BudgetLine(value.origin.place, f"{size}{describe_largest(shown, field)}", None)
+        size = () if peak is None else (format_gib(peak.budget.expected),)
+        text = "; ".join((*size, *describe_largest(shown, field, value)))
+        if text:
+            yield BudgetLine(value.origin.place, text, None)

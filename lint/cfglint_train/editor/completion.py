@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from json import dumps
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM
-from cfglint_train.documents.document import Route
-from cfglint_train.editor.hover import find_fact, format_kind
-from cfglint_train.editor.session import MARKER, Session, Setting
+from cfglint_train.documents.document import Mapping, Route
+from cfglint_train.editor.hover import find_fact, find_place, format_kind
+from cfglint_train.editor.mending import blank_broken_lines
+from cfglint_train.editor.session import MARKER, Session, Setting, is_dotted
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.frameworks import framework as frameworks
 
+_MENDED: Final = (".yaml", ".yml", ".json", ".jsonc")
 _WORD: Final = compile_on_use(r"[\w.\-]*")
 
 
@@ -45,8 +48,13 @@ def complete(session: Session, path: str, offset: int) -> Completions | None:
     start, end = find_word(text, offset)
     quoted = text[start - 1 : start] in ('"', "'")
     head = text[text.rfind("\n", 0, start) + 1 : start]
-    for replacement, kind in _list_probes(path, head, text[start:end], quoted):
-        setting = session.find_gap(path, start, end, replacement)
+    probes = [
+        (text[:start] + replacement + text[end:], replacement, kind)
+        for replacement, kind in _list_probes(path, head, text[start:end], quoted)
+    ]
+    mended = ((blank_broken_lines(path, probe), replacement, kind) for probe, replacement, kind in probes)
+    for probe, replacement, kind in chain(probes, mended if path.endswith(_MENDED) else ()):
+        setting = None if probe is None else session.find_gap(path, probe, start)
         if setting is None or not setting.route:
             continue
         if kind == "key" and MARKER in str(setting.route[-1]):
@@ -86,6 +94,10 @@ def _list_probes(path: str, head: str, word: str, quoted: bool) -> Iterator[tupl
         return
     if word and (not head or head[-1] in " \t+") and not path.endswith((".yaml", ".yml", ".py")):
         yield f"{word[: word.rfind('.') + 1]}{MARKER}=0", "key"  # an option of Hydra, whose section stays
+    if path.endswith(".py") and "=" not in re.split(r"[(,]", head)[-1]:
+        yield f"{MARKER}=0", "key"
+        yield f"{MARKER}=0,", "key"
+        return
     item = re.split(r"[{,]", head)[-1] if head.count("{") > head.count("}") else head
     if ":" in item or "=" in item:
         yield MARKER, "value"
@@ -103,10 +115,12 @@ def _list_keys(setting: Setting, path: str, quoted: bool, following: str) -> Ite
     keys = frameworks.get_keys(config)
     if keys is None:
         return
-    vocabulary, context = keys.get_vocabulary(config), keys.build_context(config)
-    place: Route = tuple(ITEM if isinstance(step, int) else step for step in parent)
-    written = config.get_value(*parent) if parent else config.document.get_value(config.root)
-    present = set(written) if isinstance(written, dict) else set()
+    vocabulary = keys.get_vocabulary(config)
+    route, context = find_place(setting)
+    place: Route = tuple(ITEM if isinstance(step, int) else step for step in route[:-1])
+    section = config.document.find_node((*config.root, *parent))
+    entries = section.entries if isinstance(section, Mapping) else ()
+    present = {entry.name for entry in entries if not is_dotted(entry)}
     is_flag = str(setting.route[-1]).startswith("--")
     for name in vocabulary.list_names(place, config.release, context):
         flag = name if name.startswith("-") or not is_flag else f"--{name}"
@@ -122,7 +136,9 @@ def _write_key(name: str, path: str, quoted: bool, following: str) -> str:
     """Return the text of a key, with the separator that the syntax needs before a value."""
     if path.endswith((".json", ".jsonc")):
         return name if quoted else f'"{name}": '
-    has_separator = name.startswith("-") or following.startswith(":") or path.endswith((".sh", ".py"))
+    if path.endswith(".py"):
+        return name if following.startswith("=") else f"{name}="
+    has_separator = name.startswith("-") or following.startswith(":") or path.endswith(".sh")
     return name if has_separator else f"{name}: "
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 
 from lsprotocol import types
 from pygls import uris
@@ -29,6 +30,8 @@ class Server(LanguageServer):
         self.session = Session()
         self.uris: dict[str, str] = {}
         """URIs of the open documents by path, as the client spells them."""
+        self.report_folder = TemporaryDirectory(prefix="cfglint-", ignore_cleanup_errors=True)
+        """Folder of the reports, one file per config, which ends with the server."""
         self._pending: asyncio.TimerHandle | None = None
         self._published: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
         self._failed: dict[str, str] = {}
@@ -42,7 +45,12 @@ class Server(LanguageServer):
                 text = regular_files.read(path).decode("utf-8-sig", "replace")
             except OSError:
                 text = ""
-        return convert.Text(text, self.workspace.position_codec)
+        kind = convert.NotebookText if path.endswith(".ipynb") else convert.Text
+        return kind(text, self.workspace.position_codec)
+
+    def say(self, message: str) -> None:
+        """Show a message to the user."""
+        self.window_show_message(types.ShowMessageParams(types.MessageType.Info, f"cfglint: {message}"))
 
     def schedule(self) -> None:
         """Check the documents once the user pauses."""
@@ -91,7 +99,7 @@ class Server(LanguageServer):
 
     def _list_diagnostics(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
         for finding in check.result.findings:
-            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self)
+            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self, check.style)
         shown = {(finding.path, finding.line, finding.message) for finding in check.result.findings}
         for failure in check.result.errors:
             if (failure.path, failure.line, failure.message) in shown:

@@ -19,9 +19,9 @@ from pygls.workspace import PositionCodec
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import Document, Entry, Mapping, Node, Scalar, Sequence, Span
+from cfglint_train.documents.notebooks import CodePlaces, parse_notebook
 from cfglint_train.foundation.typed import Final, Protocol
 from cfglint_train.records import Failure, Finding
-from cfglint_train.reports.addresses import find_rule_pages
 from cfglint_train.reports.style import Style
 
 SOURCE: Final = "cfglint"
@@ -111,6 +111,19 @@ class Text:
         return types.Range(self.convert_position(start.line, start.column), self.convert_position(end.line, end.column))
 
 
+class NotebookText(Text):
+    """The text of a notebook. Records state the lines of the file, and the columns of its code."""
+
+    @cached_property
+    def _places(self) -> CodePlaces:
+        notebook = parse_notebook(self.text)
+        return CodePlaces(self.text, "" if notebook is None else notebook.python)
+
+    def convert_position(self, line: int, column: int) -> types.Position:
+        """Return the position at a line of the file and a column of the code, both counted from 1."""
+        return super().convert_position(line, self._places.find_column(line - 1, column - 1) + 1)
+
+
 class Texts(Protocol):
     """Access to texts by path."""
 
@@ -118,10 +131,10 @@ class Texts(Protocol):
         """Return the text of an open document, or of a file."""
 
 
-def build_diagnostic(finding: Finding, text: Text, read: Texts) -> types.Diagnostic:
+def build_diagnostic(finding: Finding, text: Text, read: Texts, style: Style) -> types.Diagnostic:
     """Return the diagnostic of a finding in the file with a text; `read` has the texts of the related places."""
     rule = registry.RULES[finding.code]
-    address = Style(pages=find_rule_pages()).build_page_url(rule.code, rule.name)
+    address = style.build_page_url(rule.code, rule.name)
     return types.Diagnostic(
         range=text.convert_range(finding),
         message=format_message(finding),

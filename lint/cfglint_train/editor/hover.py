@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from json import dumps
 
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.kinds import ValueKind
+from cfglint_schemas.status import Context
+from cfglint_train.documents.document import Route
 from cfglint_train.editor.session import Setting
 from cfglint_train.findings.verdicts import Judgement
 from cfglint_train.fitting import places
-from cfglint_train.fitting.alternatives import find_largest
+from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
 from cfglint_train.foundation.sizes import format_gib
-from cfglint_train.foundation.typed import Any, Final
+from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.key_availability import is_missing
 from cfglint_train.frameworks.lens import format_route
@@ -43,10 +46,12 @@ def describe_setting(setting: Setting) -> str:
     """Return the Markdown that explains a setting."""
     config = setting.config
     title = frameworks.load(config.framework).manifest.title
-    lines = [f"**`{format_route(setting.route)}`** ({title} {config.release})"]
+    route = _resolve_abbreviation(setting)
+    explanation = "" if route == setting.route else f" means `{format_route(route)}`"
+    lines = [f"**`{format_route(setting.route)}`**{explanation} ({title} {config.release})"]
     fact = find_fact(setting)
     if fact is None:
-        if is_missing(config, setting.route) and setting.route[-1] != "_CLASS_":
+        if is_missing(config, route) and setting.route[-1] != "_CLASS_":
             lines.append("not a key of this release")
     elif not fact.is_open:
         lines += _describe_fact(fact, config.release)
@@ -55,8 +60,18 @@ def describe_setting(setting: Setting) -> str:
         origin = describe_origin(value.origin).removeprefix(f"{os.path.dirname(config.document.path)}/")
         effective = f"`{field}` = `{format_value(value.value)}` ({origin})"
         lines.append(f"{effective}: {meaning}" if meaning else effective)
-        lines += _describe_memory(places.choose_worse(setting.run), field, value.value)
+        lines += _describe_memory(places.choose_worse(setting.run), field, value)
     return "\n\n".join(lines)
+
+
+def _resolve_abbreviation(setting: Setting) -> Route:
+    """Return the route of a setting's key; argparse accepts the beginning of a flag for the flag."""
+    keys = frameworks.get_keys(setting.config)
+    if keys is not None and len(setting.route) == 1 and str(setting.route[0]).startswith("--"):
+        for entry, name in keys.parse_flags(setting.config) or ():
+            if entry.name == setting.route[0] and name is not None:
+                return (name,)
+    return setting.route
 
 
 def find_fact(setting: Setting) -> KeyFact | None:
@@ -65,13 +80,23 @@ def find_fact(setting: Setting) -> KeyFact | None:
     keys = frameworks.get_keys(config)
     if keys is None:
         return None
-    vocabulary, context = keys.get_vocabulary(config), keys.build_context(config)
-    fact = vocabulary.find_fact(setting.route, config.release, context)
-    option = None if fact is not None else keys.find_launcher_option(config, setting.route)
-    if option is None or option.entry != "script":
-        return fact
-    # A section that is built by a class has the fields of that class.
-    return vocabulary.find_fact(option.route, config.release, context._replace(entry=option.entry))
+    route, context = find_place(setting)
+    return keys.get_vocabulary(config).find_fact(route, config.release, context)
+
+
+def find_place(setting: Setting) -> tuple[Route, Context]:
+    """Return the route of a setting's key in the vocabulary, and the context in which the vocabulary knows it."""
+    config, route = setting.config, _resolve_abbreviation(setting)
+    keys = frameworks.get_keys(config)
+    if keys is None:
+        return route, Context()
+    context = keys.build_context(config)
+    if keys.get_vocabulary(config).find_fact(route, config.release, context) is None:
+        option = keys.find_launcher_option(config, route)
+        if option is not None and option.entry == "script":
+            # A section that is built by a class has the fields of that class.
+            return option.route, context._replace(entry=option.entry)
+    return route, context
 
 
 def list_fields(setting: Setting) -> list[tuple[Field, FieldValue]]:
@@ -112,8 +137,9 @@ def format_kind(kind: ValueKind) -> str:
     return _KIND_NAMES.get(kind.name, "")
 
 
-def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
+def _describe_memory(run: Run, field: Field, stated: FieldValue) -> Iterator[str]:
     """Yield the peak with other values of a field: the opposite of a switch, the smallest and the largest size."""
+    value = stated.value
     now = places.find_worst(run)
     if now is None:
         return
@@ -126,27 +152,31 @@ def _describe_memory(run: Run, field: Field, value: Any) -> Iterator[str]:
         if smallest is not None and smallest.budget.expected < now.budget.expected:
             share = format_gib(now.budget.expected - smallest.budget.expected)
             yield f"{share} of the peak {_format_peak(now)} are due to this value"
-        yield describe_largest(run, field)
+        yield from describe_largest(run, field, stated)
 
 
-def describe_largest(run: Run, field: Field) -> str:
-    """Return the largest value of a field that fits, as words."""
+def describe_largest(run: Run, field: Field, stated: FieldValue) -> Iterator[str]:
+    """Yield the largest value of a field that fits, as words, if the field's value is the number in the text.
+
+    A key may count something else than the field: tokens of a batch, or only the answers of a sequence.
+    """
+    place = stated.origin.place
+    numbers = () if place is None else re.findall(r"\d(?:_?\d)*", place.document.get_text(place.span))
+    if not numbers or int(numbers[-1]) != stated.value:
+        return
     largest = run.compute_once(_LARGEST[field])
-    return f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
+    if largest == MAX_VALUE:
+        yield "no limit was found"
+    else:
+        yield f"largest that fits: {largest:,}" if largest else "no value is sure to fit"
 
 
 def _find_largest_batch(run: Run) -> int:
-    return find_largest(run, "batch.micro", _fits_gpu)
+    return find_largest(run, "batch.micro")
 
 
 def _find_largest_length(run: Run) -> int:
-    return find_largest(run, "sequence.length", _fits_gpu)
-
-
-def _fits_gpu(run: Run) -> bool:
-    """Return whether the upper bound fits on the GPU; host and disk hardly depend on sizes of a step."""
-    gpu = places.judge_place(run, "gpu")
-    return gpu is not None and gpu.verdict == "fits"
+    return find_largest(run, "sequence.length")
 
 
 _LARGEST: Final = {"batch.micro": _find_largest_batch, "sequence.length": _find_largest_length}

@@ -7,8 +7,8 @@ arrive meanwhile are merged into the next check.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 
 from lsprotocol import types
 from pygls import uris
@@ -78,6 +78,11 @@ def _change_disk(server: Server, _: Any) -> None:
     """Check all documents again, because a file on disk, a folder or a setting of the client changed."""
     server.session.invalidate_all()
     server.schedule()
+
+
+def _shut_down(server: Server, _: None) -> None:
+    """Remove the reports."""
+    server.report_folder.cleanup()
 
 
 def _list_actions(server: Server, params: types.CodeActionParams) -> list[types.CodeAction] | None:
@@ -184,21 +189,18 @@ def _list_symbols(server: Server, params: types.DocumentSymbolParams) -> list[ty
     return None if tree is None else convert.build_symbols(tree, text)
 
 
-def _say(server: Server, message: str) -> None:
-    server.window_show_message(types.ShowMessageParams(types.MessageType.Info, f"cfglint: {message}"))
-
-
 async def _show_report(server: Server, uri: str) -> None:
-    """Write the HTML report of a document into a temporary file, and ask the client to show it."""
+    """Write the HTML report of a document into the server's temporary folder, and ask the client to show it."""
     document = server.find_document(uri)
     if document is None:
-        _say(server, "this file is not checked; see its problems")
+        server.say("this file is not checked; see its problems")
         return
     from cfglint_train.reports import html
 
     path, _, check = document
-    page = "".join(f"{line}\n" for line in html.report(check.result.raw))
-    folder = tempfile.mkdtemp(prefix="cfglint-")
+    page = "".join(f"{line}\n" for line in html.report(check.result.raw, check.style))
+    folder = os.path.join(server.report_folder.name, sha256(os.path.dirname(path).encode()).hexdigest()[:12])
+    os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, f"{os.path.basename(path)}.html")
     with open(target, "w", encoding="utf-8") as file:
         file.write(page)
@@ -211,12 +213,12 @@ async def _fit(server: Server, uri: str) -> None:
     """Make the smallest change with which a document's runs fit."""
     document = server.find_document(uri)
     if document is None:
-        _say(server, "this file is not checked; see its problems")
+        server.say("this file is not checked; see its problems")
         return
-    result = api.fit([document[0]], server.session.options, server.session.texts, change=True)
+    result = server.session.call(api.fit, document[0], change=True)
     edits = actions.build_file_edits(server, result.sources)
     if not edits:
-        _say(server, "no change to this file makes it fit; see the report")
+        server.say("no change to this file makes it fit; see the report")
         return
     await server.workspace_apply_edit_async(
         types.ApplyWorkspaceEditParams(server.build_workspace_edit(edits), "cfglint: smallest change that fits")
@@ -227,6 +229,7 @@ _COMMANDS: Final[dict[str, Callable[..., Any]]] = {REPORT: _show_report, FIT: _f
 
 _FEATURES: Final[Iterable[tuple[str, Any, Callable[..., Any]]]] = (
     (types.INITIALIZED, None, _start),
+    (types.SHUTDOWN, None, _shut_down),
     (types.TEXT_DOCUMENT_DID_OPEN, None, _open),
     (types.TEXT_DOCUMENT_DID_CHANGE, None, _change),
     (types.TEXT_DOCUMENT_DID_CLOSE, None, _close),

@@ -6,19 +6,25 @@ Nothing here knows the language server protocol: paths, texts and characters in,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from cfglint_train import api
 from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence
 from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.documents.python.notebook import NotebookDocument
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Any, Final, TypeVar
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.request import build_request
+from cfglint_train.reports.addresses import choose_rule_pages
+from cfglint_train.reports.style import Style
+from cfglint_train.request import Request, build_request
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
+from cfglint_train.settings import settings
+
+Outcome = TypeVar("Outcome")
 
 MARKER: Final = "cfglintcursor"
 """Name that stands for the word at the cursor while its place in the tree is searched."""
@@ -34,7 +40,9 @@ class Check(Frozen):
     text: str
     result: api.LintResult
     read_paths: Set[str]
-    """Files that the check has read: the document, its companions, scripts, and files that scripts read."""
+    """Files that the check has read: the document, its companions and scripts, open settings and requirement files."""
+    style: Style
+    """Style of diagnostics and reports: the rule pages that they link to."""
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -88,25 +96,35 @@ class Session:
 
     def put(self, path: str, text: str) -> None:
         """Open a document, or replace its text."""
-        if path not in self.texts and not _is_saved(path, text):
-            self._checks.clear()  # a check may have looked for the file and not found it
-        elif self.texts.get(path, text) != text:
-            self.invalidate(path)
+        former = self.texts.get(path)
         self.texts[path] = text
+        if former is None:
+            self.invalidate_all()  # checks list the open files on which they rest, and may have missed this one
+        elif former != text:
+            self.invalidate(path)
+            if os.path.basename(path) in settings.NAMES or self._list_named(former) != self._list_named(text):
+                self.invalidate_all()
+
+    def _list_named(self, text: str) -> list[str]:
+        """Return the open documents whose file names are in a text, which may start them."""
+        return [path for path in self.texts if os.path.basename(path) in text]
 
     def close(self, path: str) -> None:
         """Forget an open document; other documents use the file on disk from now on."""
         if not _is_saved(path, self.texts.pop(path)):
-            self._checks.clear()
+            self.invalidate_all()
         self._checks.pop(path, None)
 
     def invalidate(self, path: str) -> None:
-        """Forget the checks that rest on a file."""
-        for other in self.list_dependents(path):
+        """Forget the checks that rest on a file, and the repository, if other checks rest on the file."""
+        dependents = self.list_dependents(path)
+        if dependents not in ([], [path]):
+            self._workspaces.clear()
+        for other in dependents:
             self._checks.pop(other, None)
 
     def invalidate_all(self) -> None:
-        """Forget all checks, because a file on the disk changed."""
+        """Forget all checks and repositories, because a file changed that may concern any document."""
         self._checks.clear()
         self._workspaces.clear()
 
@@ -121,34 +139,42 @@ class Session:
         return self._checks[path]
 
     def _lint(self, path: str, texts: dict[str, str], is_probe: bool = False) -> Check:
-        """Check a document with other texts than the open ones; a probe runs no rules."""
+        """Check a document with other texts than those of `self.texts`; a probe runs no rules."""
         folder = os.path.dirname(path)
         options = self.options.replace(select=()) if is_probe else self.options
         earlier = self._workspaces.get(folder) if self.has_watcher else None
-        request = build_request([path], options, texts, earlier)
+
+        def lint() -> tuple[Request, api.LintResult]:
+            request = build_request([path], options, texts, earlier)
+            return request, api.lint_request(request)
+
+        (request, result), used = _run_with_texts(self.texts, lint)
         self._workspaces[folder] = request.workspace
-        result = api.lint_request(request)
-        return Check(path, texts[path], result, request.workspace.sources.read_paths)
+        style = Style(pages=choose_rule_pages(request.workspace.settings_for(path).rule_url))
+        return Check(path, texts[path], result, request.workspace.sources.read_paths | used, style)
+
+    def call(self, function: Callable[..., Outcome], path: str, **arguments: Any) -> Outcome:
+        """Call a function of the API on an open document, with the texts of all open documents."""
+        return _run_with_texts(self.texts, lambda: function([path], self.options, self.texts, **arguments))[0]
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
         """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""
         text = self.check(path).text
         for check in (self.check(path), *self._checks.values()):
             document = check.documents.get(path)
-            match = None if document is None else find_route(document, len(text[:offset].encode()))
+            match = None if document is None else find_route(document, _find_byte(document, text, offset))
             setting = None if match is None else _build_setting(check, path, *match)
             if setting is not None:
                 return setting
         return None
 
-    def find_gap(self, path: str, start: int, end: int, replacement: str) -> Setting | None:
-        """Return the setting that appears if `MARKER` replaces the characters `start` to `end`, or None.
+    def find_gap(self, path: str, text: str, start: int) -> Setting | None:
+        """Return the setting at `MARKER` in a text that replaces that of a document, or None.
 
-        `replacement` contains `MARKER`. The text at the cursor is often incomplete and does not parse; with the marker
-        in its place, it does.
+        The marker is behind `start`. The text at the cursor is often incomplete and does not parse; with the marker in
+        its place, it does.
         """
-        text = self.texts[path]
-        texts = {**self.texts, path: text[:start] + replacement + text[end:]}
+        texts = {**self.texts, path: text}
         check = self._lint(path, texts, is_probe=True)
         document = check.documents.get(path)
         if document is None:
@@ -161,11 +187,18 @@ class Session:
         """Return the scalar at a character of an open document, or the argument in a script, or None."""
         check = self.check(path)
         document = check.documents.get(path)
-        match = None if document is None else find_route(document, len(check.text[:offset].encode()))
+        match = None if document is None else find_route(document, _find_byte(document, check.text, offset))
         if match is not None and isinstance(match[1], Scalar):
             return match[1].text
         words = _ARGUMENT.finditer(check.text) if path.endswith((".sh", ".bash", ".slurm", ".sbatch")) else ()
         return next((word.group() for word in words if word.start() <= offset <= word.end()), None)
+
+
+def _run_with_texts(texts: Mapping[str, str], work: Callable[[], Outcome]) -> tuple[Outcome, set[str]]:
+    """Run work for which texts replace files, also those that are no configs. Return the open files that it read."""
+    return regular_files.run_with_texts(
+        {path: text.encode("utf-8", "surrogatepass") for path, text in texts.items()}, work
+    )
 
 
 def _is_saved(path: str, text: str) -> bool:
@@ -182,6 +215,13 @@ def _build_setting(check: Check, path: str, route: Route, node: Node) -> Setting
         return None
     run, config = owner
     return Setting(run, config, route[len(config.root) :], node)
+
+
+def _find_byte(document: Document, text: str, offset: int) -> int:
+    """Return the number of bytes of a document before a character of its file's text."""
+    if isinstance(document, NotebookDocument):
+        return document.find_offset(text, offset)
+    return len(text[:offset].encode())
 
 
 def find_route(document: Document, offset: int) -> tuple[Route, Node] | None:
@@ -205,7 +245,7 @@ def _step_into(node: Node, offset: int) -> tuple[str | int | None, Node | None, 
     if isinstance(node, MappingNode):
         for entry in node.entries:
             if entry.name is not None and _covers_entry(entry, offset):
-                return entry.name, entry.value, offset <= entry.key.span.end and not _is_dotted(entry)
+                return entry.name, entry.value, offset <= entry.key.span.end and not is_dotted(entry)
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
             if _covers(item, offset):
@@ -224,10 +264,10 @@ def _covers_entry(entry: Entry, offset: int) -> bool:
     """Return whether an offset is in an entry, or in another option that sets a key of the same section."""
     if entry.span.start <= offset <= entry.span.end:
         return True
-    return _is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
+    return is_dotted(entry) and entry.value is not None and _covers(entry.value, offset)
 
 
-def _is_dotted(entry: Entry) -> bool:
+def is_dotted(entry: Entry) -> bool:
     """Return whether an entry is a section of a key with dots, as in `trainer.nnodes=2`: its value has all of it."""
     return isinstance(entry.value, MappingNode) and entry.value.span.start == entry.span.start
 

@@ -70,6 +70,6 @@ def format_drop(before: Judgement, after: Judgement) -> str:
 
 
 def format_slowdown(slowdown: float) -> str:
-    """Describe a factor on the duration of a step: `no slowdown`, `about 7 % slower`."""
-    more = round((slowdown - 1) * 100)
-    return f"about {more} % slower" if more >= 1 else "no slowdown"
+    """Describe a factor on the duration of a step: `no slowdown`, `about 7 % slower`, `about 7 % faster`."""
+    more, less = round((slowdown - 1) * 100), round((1 / slowdown - 1) * 100)
+    return f"about {more} % slower" if more >= 1 else f"about {less} % faster" if less >= 1 else "no slowdown"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Final, TypeVar
+
+Outcome = TypeVar("Outcome")
 
 MAX_BYTES: Final = 8 * 2**20
 """Size limit for configurations: the largest known (OLMo's data mixes) is 312 kB, so larger files are data."""
@@ -21,6 +23,36 @@ _HAS_PREAD: Final = hasattr(os, "pread")
 
 PYTHON_TESTS: Final = compile_on_use(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 """Pattern for the paths of Python tests, which are neither runs nor evidence about a run."""
+
+
+_replacements: Mapping[str, bytes] = {}
+_used: set[str] = set()
+
+
+def run_with_texts(texts: Mapping[str, bytes], work: Callable[[], Outcome]) -> tuple[Outcome, set[str]]:
+    """Run work that reads `texts`, by absolute path, in place of files. Return also the paths that it read."""
+    global _replacements, _used  # noqa: PLW0603
+    _replacements, _used = texts, set()
+    try:
+        return work(), _used
+    finally:
+        _replacements = {}
+
+
+def is_replaced(path: str) -> bool:
+    """Return whether a text replaces a file, given by its absolute path."""
+    return path in _replacements
+
+
+def _find_replacement(path: str) -> bytes | None:
+    """Return the text that replaces a file, or None."""
+    if not _replacements:
+        return None
+    full = normalize_path(os.path.abspath(path))
+    text = _replacements.get(full)
+    if text is not None:
+        _used.add(full)
+    return text
 
 
 def normalize_path(path: str) -> str:
@@ -45,10 +77,15 @@ def read_small(
     """Read a file by its absolute path, quickly; return b"" if it is not regular or has more than `limit` bytes.
 
     Raise `OSError` as `read` does and, if the system has `O_NOFOLLOW`, for a file that is a link. `checked_folders`: as
-    for `read`. The status of the open file is added to `statuses`.
+    for `read`. The status of the open file is added to `statuses`, or None if a text replaces the file.
     """
     if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
         check_links(path, checked_folders)
+    text = _find_replacement(path)
+    if text is not None:
+        if statuses is not None:
+            statuses[path] = None
+        return text if len(text) <= limit else b""
     try:
         number = os.open(path, _FLAGS)
     except OSError as error:
@@ -70,6 +107,9 @@ def read_small(
 def read_beginning(path: str, size: int) -> bytes:
     """Read at most the first `size` bytes of a file. Raise `OSError` as `read` does."""
     check_links(path)
+    text = _find_replacement(path)
+    if text is not None:
+        return text[:size]
     if not stat.S_ISREG(filesystem.get_status(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     try:
@@ -95,6 +135,9 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
 
 def read_anywhere(path: str) -> bytes:
     """Read a file as `read` does, but follow any link: for model files and files named on the command line."""
+    text = _find_replacement(path)
+    if text is not None:
+        return text[: MAX_BYTES + 1]
     status = filesystem.get_status(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file (use - to read standard input)", path)

@@ -170,6 +170,8 @@ class EvenBatch(Frozen):
     """Units of `field` per unit of that setting."""
     since: str = ""
     """First release that divides the batch so; empty: all known releases."""
+    before: str = ""
+    """First release that does not divide the batch so; empty: all do."""
     checked: str = ""
     """Name that the framework's check of the batch contains; a copy without such a check accepts the batch."""
 

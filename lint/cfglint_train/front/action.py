@@ -1,6 +1,6 @@
 """The GitHub Action: it reads inputs from the environment and writes annotations, a summary, files and outputs.
 
-`action.yml` starts this module. It needs no token, so it works on pull requests from forks.
+`action.yml` starts this module. It needs no token, except for a comment, so it works on pull requests from forks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from cfglint_train.settings.settings import FAIL_ON
 if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.findings.finding import Finding
+    from cfglint_train.front.base_result import BaseResult
     from cfglint_train.front.git_changes import ChangedFiles
     from cfglint_train.judging.result import Result
+    from cfglint_train.records import Comparison
     from cfglint_train.runs.run import Run
     from cfglint_train.settings.files import Files
     from cfglint_train.settings.settings import Settings
@@ -78,6 +80,7 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
     if fail_on and fail_on not in FAIL_ON:
         raise UsageError(f"fail-on must be one of {', '.join(FAIL_ON)}, not {fail_on}")
     only_changed = _parse_bool("changed-files-only", environment.get("CFGLINT_CHANGED_FILES_ONLY", ""))
+    wants_diff = _parse_bool("diff", environment.get("CFGLINT_DIFF", ""))
     from_base = _parse_settings_from(environment.get("CFGLINT_SETTINGS_FROM", ""))
     options = _parse_options(environment, fail_on)
     from cfglint_train import api
@@ -87,24 +90,37 @@ def _run_action(environment: Mapping[str, str], temporary: str) -> int:
     if from_base and changes is not None:
         lint_options = lint_options._replace(settings_files=_load_base_settings(changes))
     settings = apply_flags(api.settings(lint_options), options)
-    style = Style(pages=settings.rule_url or addresses.find_rule_pages())
+    style = Style(pages=addresses.choose_rule_pages(settings.rule_url))
     lint_options = add_baseline(lint_options, options, settings)
     limit = settings.max_cpu_seconds if lint_options.max_cpu_seconds is None else lint_options.max_cpu_seconds
     # One budget for the whole step: git has used its part, and the lint of the previous commit gets the rest.
     budget = Budget(inf if limit is None else started + limit - read_processor_time(), read_processor_time)
-    result = api.lint(options.paths or ["."], lint_options._replace(max_cpu_seconds=budget.compute_limit())).raw
+    paths = options.paths or ["."]
+    linted = api.lint(paths, lint_options._replace(max_cpu_seconds=budget.compute_limit()))
+    result = linted.raw
     used_settings = _find_used_settings(result, lint_options)
     _print_lines(_describe_settings(used_settings, lint_options, changes))
-    _print_lines(_warn_no_config(result, options.paths or ["."]))
-    reported = result
-    if only_changed and changes is not None:
-        reported = _filter_by_changes(result, changes, used_settings, options.paths or ["."], lint_options, budget)
+    _print_lines(_warn_no_config(result, paths))
+    reported, comparison = result, None
+    if changes is not None:
+
+        @cache
+        def lint_base() -> BaseResult:
+            from cfglint_train.front import base_result
+
+            return base_result.lint_base(changes, paths, lint_options, budget, linted if wants_diff else None)
+
+        if only_changed:
+            reported = _filter_by_changes(result, changes, used_settings, lint_base)
+        if wants_diff:
+            comparison = _compare_with_base(lint_base)
     _print_lines(github.render_commands(reported, "the job summary", _match_changed_lines(reported, changes), style))
     _print_lines(text.concise(reported))
     # Code scanning treats missing results as fixed, so its file contains everything.
     _write_report(environment.get("CFGLINT_SARIF_FILE", ""), sarif.report(result, style))
     _write_report(environment.get("CFGLINT_RDJSON_FILE", ""), rdjson.report(reported, style))
-    _append_lines(environment.get("GITHUB_STEP_SUMMARY", ""), markdown.report(reported, style))
+    _append_lines(environment.get("GITHUB_STEP_SUMMARY", ""), _render_summary(reported, comparison, style))
+    _write_comment(environment, comparison)
     code = CLEAN if fail_on == "never" else _compute_exit_code(reported, settings)
     _append_lines(environment.get("GITHUB_OUTPUT", ""), _format_outputs(reported, environment))
     return code
@@ -277,19 +293,30 @@ def _match_changed_lines(result: Result, changes: ChangedFiles | None) -> Callab
     return is_touched
 
 
+def _compare_with_base(lint_base: Callable[[], BaseResult]) -> Comparison | None:
+    """Return the runs before and after the change, or None, with the reason in the log, if they cannot be compared."""
+    from cfglint_train.front import git
+
+    try:
+        return lint_base().comparison
+    except (git.GitError, UsageError) as reason:
+        _print_lines([f"changed runs are not shown: {escape_line_start(str(reason))}"])
+        return None
+
+
 def _filter_by_changes(
-    result: Result, changes: ChangedFiles, used_settings: set[str], paths: list[str], options: Options, budget: Budget
+    result: Result, changes: ChangedFiles, used_settings: set[str], lint_base: Callable[[], BaseResult]
 ) -> Result:
     """Return the part of a result that a change affects: findings in changed files, in changed runs, or new findings.
 
     Return the whole result if the change affects settings, or if the commit before the change cannot be linted.
     """
-    from cfglint_train.front import base_result, git
+    from cfglint_train.front import git
 
     if changes.has_indirect_changes or _find_removed_settings(changes) or any(map(changes.has, used_settings)):
         return result
     try:
-        base = base_result.lint_base(changes, paths, options, budget)
+        base = lint_base()
     except (git.GitError, UsageError) as reason:
         print(f"::notice title=cfglint::all findings are reported: {escape_command_message(mask(str(reason)))}")
         return result
@@ -354,6 +381,30 @@ def _format_outputs(result: Result, environment: Mapping[str, str]) -> list[str]
         f"files={len({file.path for file in result.files})}",
         f"sarif-file={escape_text(sarif_file)}",
     ]
+
+
+def _write_comment(environment: Mapping[str, str], comparison: Comparison | None) -> None:
+    """Write the comment on the pull request if the workflow hands over a token; a failure is only a notice."""
+    token = environment.get("CFGLINT_COMMENT_TOKEN", "").strip()
+    if not token or comparison is None:
+        return
+    from cfglint_train.front import comment
+    from cfglint_train.reports import change
+
+    lines = change.render_markdown(comparison, comment.MAX_BODY) if comparison.runs else None
+    try:
+        comment.update_comment(environment, token, None if lines is None else "\n".join(map(mask, lines)))
+    except comment.CommentError as reason:
+        print(f"::notice title=cfglint::no comment on the pull request: {escape_command_message(str(reason))}")
+
+
+def _render_summary(result: Result, comparison: Comparison | None, style: Style) -> Iterable[str]:
+    """Yield the job summary: the report, after the runs that the change affects."""
+    if comparison is not None and comparison.runs:
+        from cfglint_train.reports import change
+
+        yield from change.render_markdown(comparison)
+    yield from markdown.report(result, style)
 
 
 def _print_lines(lines: Iterable[str]) -> None:

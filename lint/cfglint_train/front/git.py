@@ -78,6 +78,19 @@ def run(places: Mapping[str, str], *arguments: str) -> bytes:
     return completed.stdout
 
 
+def resolve_revision(repository: Repository, revision: str) -> str:
+    """Return the commit that a name in the checkout stands for: a branch, a tag, a hash, `HEAD~2`. Raise GitError."""
+    # Without a protocol, git fetches nothing, so it starts no program that the checkout's configuration names.
+    places = {
+        "GIT_DIR": os.path.join(repository.root, ".git"), "GIT_WORK_TREE": repository.root, "GIT_ALLOW_PROTOCOL": "none"
+    }  # fmt: skip
+    try:
+        output = run(places, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    except GitError:
+        raise GitError(f"no revision {revision} in {repository.root}") from None
+    return output.decode().strip()
+
+
 def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
     """Return the repository of a folder in a checkout; `temporary`, an empty folder, will hold our repository.
 

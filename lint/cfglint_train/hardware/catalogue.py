@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
@@ -26,6 +27,13 @@ class UnknownHardware(Exception):
         self.origin = origin
 
 
+class Price(Frozen):
+    """A stated price; `currency` is written as in the settings, and empty if only a number is stated."""
+
+    amount: float
+    currency: str = ""
+
+
 class Hardware(Frozen):
     """The hardware of one node. Sizes are in bytes; None means unknown."""
 
@@ -42,6 +50,9 @@ class Hardware(Frozen):
     """Other cards that the stated name may mean, if the choice of `gpu` is an assumption; otherwise empty."""
     host_origin: Origin = UNKNOWN
     disk_origin: Origin = UNKNOWN
+    tokens_per_second: float | None = None
+    """Throughput of the whole job, as the user measured it; None if not stated."""
+    price_per_gpu_hour: Price | None = None
 
     def get_capacity(self, place: str) -> int | None:
         """Return the bytes at a place of a budget (gpu, host or disk). Raise KeyError for another place."""
@@ -90,7 +101,27 @@ def build_hardware(facts: Mapping[str, FieldValue]) -> Hardware:
     if "disk" in facts:
         stated = facts["disk"]
         hardware = hardware._replace(disk_bytes=_parse_fact("disk", stated), disk_origin=stated.origin)
+    if "tokens-per-second" in facts:
+        rate = _parse_price("tokens-per-second", facts["tokens-per-second"], _RATE, "52000")
+        hardware = hardware._replace(tokens_per_second=rate.amount)
+    if "price-per-gpu-hour" in facts:
+        price = _parse_price("price-per-gpu-hour", facts["price-per-gpu-hour"], _PRICE, "2.40 or 2.40 EUR")
+        hardware = hardware._replace(price_per_gpu_hour=price)
     return hardware
+
+
+_RATE: Final = r"(?P<amount>[0-9]{1,12}(?:\.[0-9]{1,9})?)(?P<currency>)"
+_PRICE: Final = r"(?P<amount>[0-9]{1,9}(?:\.[0-9]{1,9})?) ?(?P<currency>[A-Za-z]{0,8}|[$€£¥])"
+
+
+def _parse_price(name: str, stated: FieldValue, pattern: str, example: str) -> Price:
+    """Parse a positive number, with a currency if `pattern` allows one. Raise UnknownHardware."""
+    match = re.fullmatch(pattern, str(stated.value).strip())
+    if match is None or not float(match["amount"]):
+        raise UnknownHardware(
+            f"{name} must be a positive number such as {example}, not {stated.value!r}", stated.origin
+        )
+    return Price(float(match["amount"]), match["currency"])
 
 
 def _mark_assumed(origin: Origin) -> Origin:

@@ -43,7 +43,7 @@ def _validate_settings(settings: Settings, files: Files) -> Settings:
         if not registry.match_selector(selector):
             raise build_setting_error(path, key, f"{key}: {registry.describe_unknown(selector)}", files)
     for rule in settings.require:
-        if rule.field is None:
+        if rule.key:
             from cfglint_rules.vocabulary.given_names import explain_unknown
 
             problem = explain_unknown(rule.key, rule.frameworks)

@@ -45,8 +45,13 @@ _COMPOSING_OPTIONS: Final = ("--config-name", "-cn")
 class LaunchScripts:
     """The shell scripts of the repositories in use, parsed on demand and cached."""
 
-    def __init__(self, documents: Documents, repositories: Repositories) -> None:
-        """Create an empty cache of the scripts in `repositories`."""
+    def __init__(self, documents: Documents, repositories: Repositories, launch: str | None = None) -> None:
+        """Create an empty cache of the scripts in `repositories`.
+
+        `launch` is the path of the only script that is about to run, if it is known: no script counts that it does not
+        start.
+        """
+        self.launch = launch
         self.documents = documents
         self.sources = documents.sources
         self.repositories = repositories
@@ -62,7 +67,7 @@ class LaunchScripts:
 
     def replace_files(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
         """Return a copy that uses `documents` and parses the `changed` files again."""
-        result = LaunchScripts(documents, self.repositories)
+        result = LaunchScripts(documents, self.repositories, self.launch)
         result._parsed = {key: document for key, document in self._parsed.items() if key[0] not in changed}
         return result
 
@@ -201,6 +206,7 @@ class LaunchScripts:
             for script, patterns in repository.compute_once(list_loop_patterns)
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         )
+        scripts = self._keep_started(scripts)
         for document in self._read_scripts(scripts, path):
             yield from self._find_script_launches(main, document, find_loop_uses(document, path, repository))
 
@@ -218,7 +224,7 @@ class LaunchScripts:
         if repository.has_scripts:
             from cfglint_train.launches.named_by_variables import find_variable_scripts
 
-            yield from self._read_scripts(find_variable_scripts(repository, path), path)
+            yield from self._read_scripts(self._keep_started(find_variable_scripts(repository, path)), path)
 
     def _find_argument_launches(self, main: Config) -> Iterator[Launch]:
         """Yield the launches by scripts that pass one of their own arguments to the framework as its config (assumed).
@@ -230,7 +236,7 @@ class LaunchScripts:
         folders = {script: os.path.dirname(script) for script in self._find_argument_scripts(framework.manifest, path)}
         parents = {script: folder for script, folder in folders.items() if f"{config_folder}/".startswith(f"{folder}/")}
         nearest = tuple(script for script, folder in parents.items() if folder == max(parents.values(), key=len))
-        for document in self._read_scripts(nearest, path) if nearest else ():
+        for document in self._read_scripts(self._keep_started(nearest), path) if nearest else ():
             from cfglint_train.launches.launches import find_argument_launches
             from cfglint_train.launches.merged_launch import convert_generic
 
@@ -243,7 +249,7 @@ class LaunchScripts:
         Only the first command counts unless `every` is true.
         """
         program = main.document
-        if program.syntax != "python":
+        if program.syntax != "python" or self.launch is not None:
             return
         from cfglint_train.documents.python.script import PythonScript
         from cfglint_train.launches.examples import extract_docstring_commands
@@ -272,7 +278,7 @@ class LaunchScripts:
         """
         path = main.document.path
         repository = self.repositories.get_index(path)
-        if not repository.is_repository:
+        if not repository.is_repository or self.launch is not None:
             return
         from cfglint_train.launches.examples import is_job, list_examples
 
@@ -540,6 +546,8 @@ class LaunchScripts:
 
     def _find_scripts(self, path: str) -> tuple[ShellDocument, ...]:
         """Return the scripts that name a file."""
+        if self.launch is not None:
+            return self._list_started_scripts(self.launch)
         if path not in self._naming_scripts:
             index, name = self.repositories.get_index(path), os.path.basename(path)
             scripts = index.find_scripts_naming(name)
@@ -552,6 +560,20 @@ class LaunchScripts:
                 scripts = tuple(dict.fromkeys((*scripts, *(script for script in naming if script in composing))))
             self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()
         return self._naming_scripts[path]
+
+    def _list_started_scripts(self, launch: str) -> tuple[ShellDocument, ...]:
+        """Return the script that is about to run, and the scripts that it starts."""
+        if launch not in self._naming_scripts:
+            paths = (launch, *filter(files.is_shell_script, self.list_started_files(launch)))
+            self._naming_scripts[launch] = tuple(self._read_scripts(tuple(dict.fromkeys(paths)), launch))
+        return self._naming_scripts[launch]
+
+    def _keep_started(self, scripts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the scripts among `scripts` that may run: all, unless the launch is known."""
+        if self.launch is None:
+            return scripts
+        started = {os.path.abspath(document.path) for document in self._list_started_scripts(self.launch)}
+        return tuple(script for script in scripts if os.path.abspath(script) in started)
 
     def _read_scripts(self, scripts: tuple[str, ...], referring_file: str) -> Iterator[ShellDocument]:
         from cfglint_train.documents.shell.document import ShellDocument
@@ -595,7 +617,7 @@ class LaunchScripts:
             return loaded
         if (path, syntax) not in self._parsed:
             try:
-                document = files.parse(path, self.sources.read(path), syntax, self.sources.build_reader(path))
+                document = self.sources.parse(path, self.sources.read(path), syntax)
             except (DocumentError, OSError):
                 document = None
             self._parsed[path, syntax] = document

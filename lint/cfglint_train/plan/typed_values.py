@@ -19,7 +19,7 @@ def parse_field(name: str) -> Field:
             return field
     import difflib  # imported here because it is needed for a wrong name only
 
-    near = difflib.get_close_matches(name, FIELDS, n=2, cutoff=0.5)
+    near = [field.removesuffix("_") for field in difflib.get_close_matches(name, FIELDS, n=2, cutoff=0.5)]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(f"unknown plan field {name}{hint} (docs/plan-file.md lists them)")
 

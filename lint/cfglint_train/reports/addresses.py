@@ -28,6 +28,14 @@ def find_address(label: str, folder: str = _INSTALLED) -> str | None:
     return None if url is None or _PLACEHOLDER in url else url
 
 
+def choose_rule_pages(stated: str | None) -> str | None:
+    """Return the URL template of the rule pages: the one of the settings, or else of the installed package.
+
+    An empty text in the settings (`rule-url = ""`) means no links.
+    """
+    return find_rule_pages() if stated is None else stated or None
+
+
 def find_rule_pages(folder: str = _INSTALLED) -> str | None:
     """Return the URL template of the rule pages, or None if the documentation has no URL."""
     site = find_address("Documentation", folder)

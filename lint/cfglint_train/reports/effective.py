@@ -81,11 +81,11 @@ def collect_settings(path: str, settings: Settings, options: RuleFlags, enabled:
 
 def _describe_house_rule(rule: HouseRule) -> dict[str, Any]:
     """Return a house rule as its table states it, with the settings file."""
-    subject = {"key": rule.key} if rule.field is None else {"field": rule.field}
+    subjects = {"that": rule.condition, "field": rule.field, "key": rule.key}
     limits = {"paths": [glob.text for glob in rule.paths], "frameworks": list(rule.frameworks)}
     return {
         "settings-file": rule.path,
-        **subject,
+        **{name: subject for name, subject in subjects.items() if subject},
         **{test: list(expected) if isinstance(expected, tuple) else expected for test, expected in rule.tests},
         "message": rule.message,
         "severity": rule.severity,

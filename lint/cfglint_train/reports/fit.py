@@ -17,6 +17,7 @@ from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.records import RunFit
 from cfglint_train.reports import answer, estimate, timeline
+from cfglint_train.reports.cost import build_cost, format_cost
 from cfglint_train.reports.escape import escape_data
 from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
@@ -51,6 +52,8 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         yield from () if gap is None else (f"  memory not checked: {gap.message}; {gap.help}",)
         return
     yield from map(_format_judgement, (judgement, *alternatives.host_and_disk))
+    if (cost := build_cost(alternatives.run)) is not None:
+        yield f"  time, cost: {format_cost(cost)} at the stated throughput"
     assumptions = estimate.list_assumptions(alternatives.run)
     yield from (f"  assumes {note}" for note in estimate.collect_notes(assumptions))
     if alternatives.alternatives:
@@ -202,6 +205,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         largest_expected=alternatives.largest_expected,
         not_checked=answer.find_gap(alternatives.run),
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),
+        cost=build_cost(alternatives.run),
     )
 
 

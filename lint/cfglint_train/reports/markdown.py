@@ -19,6 +19,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS, Budget, Phase, Verdict, compute_verdict
 from cfglint_train.reports import text
+from cfglint_train.reports.cost import build_cost, format_cost
 from cfglint_train.reports.details import format_details, format_related_places
 from cfglint_train.reports.escape import escape_diff_line, escape_text
 from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_fix
@@ -61,14 +62,14 @@ def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
     """Yield blocks of lines, each of which is shown completely or not at all."""
     redact = build_redaction(result.secrets)
     counts = " ".join(text.render_summary(result)) or "Nothing could be checked."
-    yield ("## cfglint", "", f"**{_render_message(counts)}**", "")
+    yield ("## cfglint", "", f"**{render_message(counts)}**", "")
     yield from _render_runs(result)
     troubles = [text.format_trouble(trouble, redact) for trouble in text.find_unreported_troubles(result)]
     if troubles:
         yield (
             "### Not checked",
             "",
-            *(f"- {_render_message(line)}" for line in troubles[:MAX_FINDINGS]),
+            *(f"- {render_message(line)}" for line in troubles[:MAX_FINDINGS]),
             "",
         )
     yield from _render_findings(result, style, redact)
@@ -83,6 +84,8 @@ class RunRow(Frozen):
     order: tuple[str, str]
     row: str
     assumed: tuple[str, ...]
+    cost: str
+    """Time and cost, or an empty string if a fact that they need is not stated."""
 
 
 def run_row(run: Run) -> RunRow:
@@ -92,9 +95,9 @@ def run_row(run: Run) -> RunRow:
     model = run.plan.model.id or (run.architecture.id if run.architecture is not None else None)
     release = run.releases.get(run.main.framework)
     row = (
-        f"<code>{_escape_cell(run.main.document.path)}</code>",
-        _escape_cell(f"{run.framework.title} {release or ''}".strip()),
-        _escape_cell(str(model)) if model is not None else "not stated",
+        f"<code>{escape_cell(run.main.document.path)}</code>",
+        escape_cell(f"{run.framework.title} {release or ''}".strip()),
+        escape_cell(str(model)) if model is not None else "not stated",
         *cells,
         _format_verdict(run, peaks),
     )
@@ -103,6 +106,7 @@ def run_row(run: Run) -> RunRow:
         order,
         f"| {' | '.join(row)} |",
         tuple(assumption.note for assumption in list_assumptions(run) if assumption.fact == GPU),
+        "" if (cost := build_cost(run)) is None else format_cost(cost),
     )
 
 
@@ -110,14 +114,16 @@ def _render_runs(result: Result) -> Iterator[Iterable[str]]:
     runs = sorted(result.digests or map(run_row, result.runs), key=lambda run: run.order)
     if not runs:
         return
+    has_cost = any(run.cost for run in runs[:MAX_RUNS])
     head = "| Run | Framework | Model | One GPU | One host | Disk | Verdict |"
-    yield ("### Runs", "", head, "|---|---|---|---|---|---|---|")
+    column, rule = (" Time, cost |", "---|") if has_cost else ("", "")
+    yield ("### Runs", "", f"{head}{column}", f"|---|---|---|---|---|---|---|{rule}")
     for run in runs[:MAX_RUNS]:
-        yield (run.row,)
+        yield (f"{run.row} {escape_cell(run.cost)} |" if has_cost else run.row,)
     if len(runs) > MAX_RUNS:
         yield ("", f"{len(runs) - MAX_RUNS} more runs are not listed.")
     assumed = dict.fromkeys(note for run in runs[:MAX_RUNS] for note in run.assumed)
-    yield ("", f"Assumed if not stated: {_render_message('; '.join(assumed))}." if assumed else "", "")
+    yield ("", f"Assumed if not stated: {render_message('; '.join(assumed))}." if assumed else "", "")
 
 
 def _format_peak(run: Run, resource: str, phase: Phase | None) -> str:
@@ -129,7 +135,7 @@ def _format_peak(run: Run, resource: str, phase: Phase | None) -> str:
     limit = f" of {format_gib(capacity)}" if capacity else ""
     own_runs = f" {describe_own_runs(budget)}" if budget.own_runs is not None else ""
     span = format_interval(budget.low, budget.high)
-    return f"{bar}{format_gib(budget.expected)}{limit}{span}{own_runs}, {_escape_cell(phase.name)}"
+    return f"{bar}{format_gib(budget.expected)}{limit}{span}{own_runs}, {escape_cell(phase.name)}"
 
 
 def _draw_bar(share: float) -> str:
@@ -159,7 +165,7 @@ def _render_findings(result: Result, style: Style, redact: Redact) -> Iterator[I
     shown_findings.sort(key=lambda finding: finding.sort_key)
     for path, group in groupby(shown_findings, key=lambda finding: finding.path):
         file_findings = list(group)
-        yield (f"#### <code>{_escape_cell(path)}</code>", "", "| Line | Rule | Message |", "|---:|---|---|")
+        yield (f"#### <code>{escape_cell(path)}</code>", "", "| Line | Rule | Message |", "|---:|---|---|")
         for finding in file_findings:
             yield (_render_row(finding, style, redact),)
         yield ("",)
@@ -181,11 +187,11 @@ def _render_findings(result: Result, style: Style, redact: Redact) -> Iterator[I
 
 def _render_row(finding: Finding, style: Style, redact: Redact) -> str:
     page = style.build_page_url(finding.code, finding.name)
-    code = f"`{finding.code}`" if page is None else f'<a href="{_escape_cell(page)}"><code>{finding.code}</code></a>'
+    code = f"`{finding.code}`" if page is None else f'<a href="{escape_cell(page)}"><code>{finding.code}</code></a>'
     rule = f"{_SEVERITIES[finding.severity]} {code} {finding.name}"
-    message = _render_message(redact(finding.message))
+    message = render_message(redact(finding.message))
     for line in (*format_related_places(finding, redact), *format_details(finding, redact)):
-        message += f"<br>{_render_message(line)}"
+        message += f"<br>{render_message(line)}"
     return f"| {finding.start.line} | {rule} | {message} |"
 
 
@@ -197,7 +203,7 @@ def _render_hunk(hunk: Hunk, redact: Redact) -> Iterator[str]:
 
 def _render_fix(title: str, lines: list[str]) -> Iterator[str]:
     fence = max(("```", *(f"{ticks}`" for ticks in re.findall("`+", " ".join(lines)))), key=len)
-    yield from ("<details>", f"<summary>{_render_message(title)}</summary>", "")
+    yield from ("<details>", f"<summary>{render_message(title)}</summary>", "")
     yield from (f"{fence}diff", *lines, fence, "", "</details>", "")
 
 
@@ -205,11 +211,11 @@ def _render_fix(title: str, lines: list[str]) -> Iterator[str]:
 _ENTITIES: Final = {ord(mark): f"&#{ord(mark)};" for mark in "\\`*_{}[]<>&#|!~$@:^\"'"}
 
 
-def _escape_cell(value: str) -> str:
+def escape_cell(value: str) -> str:
     """Return `value` on one line, with Markdown and HTML syntax escaped."""
     return escape_text(value).translate(_ENTITIES).replace("www.", "www&#46;")
 
 
-def _render_message(message: str) -> str:
+def render_message(message: str) -> str:
     """Return a message on one line, with words in backticks as code and without other markup."""
-    return re.sub("&#96;(.+?)&#96;", r"<code>\1</code>", _escape_cell(message))
+    return re.sub("&#96;(.+?)&#96;", r"<code>\1</code>", escape_cell(message))

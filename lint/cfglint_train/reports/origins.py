@@ -97,24 +97,24 @@ def _locate(origin: Origin) -> tuple[str, Position] | None:
 
 def render_json(runs: Iterable[Run], secrets: Iterable[str]) -> Iterator[str]:
     """Yield the fields as a JSON object; `null` means unknown."""
+    yield encode({"version": 1, "runs": build_runs(runs, secrets)})
+
+
+def build_runs(runs: Iterable[Run], secrets: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the fields and releases of each run as plain values; None means unknown."""
     redact = build_redaction(secrets)
-    yield encode(
+    return [
         {
-            "version": 1,
-            "runs": [
-                {
-                    "path": escape_data(run.main.document.path),
-                    "framework": run.main.framework,
-                    "fields": {field: _build_field(run, field, redact) for field in FIELDS},
-                    "releases": {
-                        package: {"value": release.version, **_build_origin(release.origin, redact)}
-                        for package, release in sorted(run.releases.by_package.items())
-                    },
-                }
-                for run in runs
-            ],
+            "path": escape_data(run.main.document.path),
+            "framework": run.main.framework,
+            "fields": {field: _build_field(run, field, redact) for field in FIELDS},
+            "releases": {
+                package: {"value": release.version, **_build_origin(release.origin, redact)}
+                for package, release in sorted(run.releases.by_package.items())
+            },
         }
-    )
+        for run in runs
+    ]
 
 
 def _build_field(run: Run, field: Field, redact: Redact) -> dict[str, Any] | None:

@@ -232,7 +232,7 @@ class Documents:
             self.skip(path, started or f"it has no keys of a supported framework{broken}", source)
             return None
         try:
-            return files.parse(path, source, syntax, self.sources.build_reader(path) if syntax == "shell" else None)
+            return self.sources.parse(path, source, syntax)
         except DocumentError as error:
             if not registry.is_probable_config(source, syntax):
                 self.skip(path, f"not read: {error.message}", source)
@@ -278,7 +278,7 @@ class Documents:
         from cfglint_train.repository.started import describe_started
 
         try:
-            document = files.parse(path, source, "shell", self.sources.build_reader(path))
+            document = self.sources.parse(path, source, "shell")
         except DocumentError:
             return ""
         return describe_started(document, self.sources) if isinstance(document, ShellDocument) else ""

@@ -151,10 +151,16 @@ def decode_utf_16(source: bytes) -> bytes | None:
     return source.decode(encoding, "replace").encode("utf-8", "replace")
 
 
-def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | None] | None = None) -> Document:
+def parse(
+    path: str,
+    source: bytes,
+    syntax: str,
+    load: Callable[[str], bytes | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Document:
     """Parse a text in a syntax, or raise `DocumentError` if it is invalid.
 
-    `load` reads the scripts that a shell script sources.
+    `load` reads the scripts that a shell script sources; `environment` holds the variables that it inherits, if known.
     """
     check_lines(source, syntax)
     if syntax == "yaml":
@@ -168,7 +174,7 @@ def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | N
     if syntax == "shell":
         from cfglint_train.documents.shell.document import ShellDocument
 
-        return ShellDocument(path, source, load)
+        return ShellDocument(path, source, load, environment)
     if syntax == "notebook":
         from cfglint_train.documents.python.notebook import NotebookDocument
 

@@ -143,6 +143,8 @@ class KnownFacts:
 
     def _is_same(self, group: _Group, at: int, end: int) -> bool:
         """Return whether all files in a part of a group are unchanged."""
+        if any(map(regular_files.is_replaced, group.paths[at:end])):
+            return False
         try:
             statuses = list(filesystem.list_link_statuses(group.paths[at:end]))
         except (OSError, ValueError):
@@ -155,12 +157,13 @@ class KnownFacts:
     def _forget_changed(self, group: _Group, at: int, end: int) -> None:
         """Drop the facts of the changed files in a part of a group."""
         for number in range(at, end):
+            is_replaced = regular_files.is_replaced(group.paths[number])
             try:
                 status = filesystem.get_link_status(group.paths[number])
                 state = tuple(part(status) for part in _STATE)
             except (OSError, ValueError):
                 state = _NO_STATE
-            if group.facts[number] and state != group.get_state(number):
+            if group.facts[number] and (is_replaced or state != group.get_state(number)):
                 if group.get_state(number) != _NO_STATE:  # links are read on each run
                     group.changed.add(number)
                 group.facts[number] = 0

@@ -13,14 +13,16 @@ from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from cfglint_train.documents.document import Document
     from cfglint_train.repository.gitignore import GitIgnore
 
 
 class Sources:
     """The files of one run of cfglint; `texts` override the disk, as for fixes that are not written yet."""
 
-    def __init__(self, texts: Mapping[str, bytes]) -> None:
-        """Start with texts by path, which override the disk."""
+    def __init__(self, texts: Mapping[str, bytes], environment: Mapping[str, str] | None = None) -> None:
+        """Start with texts by path, which override the disk, and with the variables that scripts inherit, if known."""
+        self.environment = environment
         self.texts = dict(texts)
         self.read_paths: set[str] = set()
         """Paths of the files that were read, from `texts` or from the disk."""
@@ -37,7 +39,7 @@ class Sources:
 
     def add_texts(self, texts: Mapping[str, bytes]) -> Sources:
         """Return a copy in which `texts` also override the disk."""
-        copy = Sources({**self.texts, **texts})
+        copy = Sources({**self.texts, **texts}, self.environment)
         copy._names, copy.roots, copy.named_paths, copy.disk = self._names, self.roots, self.named_paths, self.disk
         copy.started_files, copy.read_paths = self.started_files, self.read_paths
         return copy
@@ -118,6 +120,12 @@ class Sources:
         if display_name is not None:
             return display_name
         return regular_files.normalize_path(full if os.path.isabs(referring_file) else os.path.relpath(full))
+
+    def parse(self, path: str, source: bytes, syntax: str) -> Document:
+        """Parse the text of a file in a syntax, or raise `DocumentError` if it is invalid."""
+        return files.parse(
+            path, source, syntax, self.build_reader(path) if syntax == "shell" else None, self.environment
+        )
 
     def build_reader(self, path: str) -> Callable[[str], bytes | None]:
         """Build a function that reads files of the repository of `path` by absolute path, or returns None."""

@@ -37,6 +37,10 @@ class CommandLine(Frozen):
     """Folders outside the repository from which models may be read."""
     online: bool = False
     """True if unknown models may be looked up on the Hub."""
+    launch: str | None = None
+    """Path of the script that is about to run, if it is known; only the files that it starts belong to its runs."""
+    environment: Mapping[str, str] | None = None
+    """Variables that the script inherits; None if they are unknown."""
     cache_dir: str | None = None
     """Cache folder; an empty string disables the cache, None uses the environment and settings."""
 

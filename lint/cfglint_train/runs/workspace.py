@@ -67,12 +67,12 @@ class Workspace:
         self.settings_for = settings_for
         self.idle = idle
         self.upstream = upstream
-        self.sources = Sources(texts or {})
+        self.sources = Sources(texts or {}, command_line.environment)
         self.statements = Statements(settings_for, command_line, self.sources.roots)
         self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk, self._get_cache_folder)
         self.forks = Forks(self.sources.roots, self.repositories, self.sources.format_path, self._get_cache_settings)
         self.documents = Documents(self.sources, self.forks.find_enclosing_copy, self._is_replaced)
-        self.scripts = LaunchScripts(self.documents, self.repositories)
+        self.scripts = LaunchScripts(self.documents, self.repositories, command_line.launch)
         self._configs: dict[str, list[Config]] = {}
         self._partly_read: set[tuple[str, Route]] = set()
         """Runs, by path and route, that are reported as read only in part."""
@@ -104,7 +104,7 @@ class Workspace:
         result.statements = Statements(self.settings_for, self.statements.command_line, self.sources.roots)
         result.repositories, result.forks = self.repositories, self.forks
         result.documents = Documents(result.sources, self.forks.find_enclosing_copy, result._is_replaced)
-        result.scripts = LaunchScripts(result.documents, self.repositories)
+        result.scripts = LaunchScripts(result.documents, self.repositories, self.scripts.launch)
         return result
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:

@@ -20,7 +20,10 @@ CLUSTER_FACTS: Final[Mapping[str, Field]] = {"nodes": "launch.nodes", "gpus-per-
 VISIBLE_GPU_OPTIONS: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
 """Options by which a script limits the GPUs that its programs see. The launcher decides how many of them are used."""
 
-HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk")
+RATES: Final = ("tokens-per-second", "price-per-gpu-hour")
+"""Facts about the speed and the price of a run on its GPUs, from which its time and cost follow."""
+
+HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk", *RATES)
 _COUNTS: Final = ("nodes", "gpus-per-node")
 
 # PEP 440 without epochs. A local label (`2.8.0+cu128`) changes nothing, but users paste it.
@@ -88,10 +91,17 @@ def merge_facts(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) 
     """Merge the facts of two sources; the stronger source wins.
 
     If the stronger source names a GPU, `gpu-memory` of the weaker source is dropped, because it may belong to another
-    GPU.
+    GPU. So are the rates, if the weaker source names another GPU.
     """
     result = dict(weaker)
     if "gpu" in stronger:
         result.pop("gpu-memory", None)
+        if "gpu" in weaker and _get_text(weaker["gpu"]) != _get_text(stronger["gpu"]):
+            for name in RATES:
+                result.pop(name, None)
     result.update(stronger)
     return result
+
+
+def _get_text(stated: object) -> object:
+    return stated.value if isinstance(stated, FieldValue) else stated

@@ -1,4 +1,4 @@
-"""House rules: read the `[[require]]` tables, which state required values of plan fields or keys."""
+"""House rules: read the `[[require]]` tables, which state conditions and required values of plan fields or keys."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ _VALUES: Final = ("equals", "one-of", "at-most", "at-least")
 _PRESENCE: Final = ("present", "absent")
 _COMBINABLE: Final = ({"present", *_VALUES[:1]}, {"present", "one-of"}, {"present", "at-most", "at-least"})
 """Sets of operators that may be combined in a rule."""
-_OTHERS: Final = ("field", "key", "message", "severity", "paths", "frameworks")
+_SUBJECTS: Final = ("field", "key")
+_OTHERS: Final = ("message", "severity", "paths", "frameworks")
 _SEVERITIES: Final = ("error", "warning", "info")
 _SCALARS: Final = (str, int, float, bool)
 
 
 class HouseRule(Frozen):
-    """A requirement on a plan field or a key."""
+    """A requirement on a plan field, on a key, or on several plan fields."""
 
+    condition: str
+    """Condition on several plan fields (`settings.conditions`); empty for a rule about a field or a key."""
     field: Field | None
-    """Plan field that the rule is about, or None for a key."""
+    """Plan field that the rule is about, or None for a key or a condition."""
     key: str
-    """Key as written in the settings; empty for a rule about a field."""
+    """Key as written in the settings; empty for a rule about a field or a condition."""
     tests: tuple[tuple[Test, Any], ...]
     """Operators and their operands in the order of evaluation; `present` precedes the operators that test a value."""
     message: str
@@ -69,6 +72,8 @@ def read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...
 
 def _has_same_subject(rule: HouseRule, other: HouseRule) -> bool:
     """Return whether two rules are about the same setting and certainly apply to common files and frameworks."""
+    if rule.condition or other.condition:
+        return False
     is_same_setting = (rule.field, _normalize_key(rule.key)) == (other.field, _normalize_key(other.key))
     files = not rule.paths or not other.paths or rule.paths == other.paths
     frameworks = not rule.frameworks or not other.frameworks or {*rule.frameworks} & {*other.frameworks}
@@ -113,14 +118,18 @@ def _is_equal(value: Any, operand: Any) -> bool:
 
 def _read_rule(reader: Reader, entry: dict[str, Any], place: str) -> HouseRule:
     where = f"{place}."
-    reader.check_keys(entry, (*_VALUES, *_PRESENCE, *_OTHERS), where)
-    if ("field" in entry) == ("key" in entry):
-        raise reader.build_error(place, "needs either `field` (a plan field) or `key` (a framework key)")
+    reader.check_keys(entry, ("that", *_SUBJECTS, *_VALUES, *_PRESENCE, *_OTHERS), where)
+    if "that" not in entry and ("field" in entry) == ("key" in entry):
+        raise reader.build_error(
+            place, "needs either `field` (a plan field), `key` (a framework key) or `that` (a condition)"
+        )
+    condition = _read_condition(reader, entry, where)
     field, key = _read_field(reader, entry, where), _read_text(reader, entry, where, "key")
     return HouseRule(
+        condition,
         field,
         key,
-        tuple(_read_tests(reader, entry, place, field)),
+        () if condition else tuple(_read_tests(reader, entry, place, field)),
         _read_text(reader, entry, where, "message"),
         reader.read_choice(f"{where}severity", entry.get("severity", "warning"), _SEVERITIES),
         reader.read_globs(f"{where}paths", entry.get("paths", [])),
@@ -128,6 +137,21 @@ def _read_rule(reader: Reader, entry: dict[str, Any], place: str) -> HouseRule:
         reader.source,
         reader.prefix + place,
     )
+
+
+def _read_condition(reader: Reader, entry: dict[str, Any], where: str) -> str:
+    if "that" not in entry:
+        return ""
+    for name in (*_SUBJECTS, *_VALUES, *_PRESENCE):
+        if name in entry:
+            raise reader.build_error(f"{where}{name}", "cannot be combined with `that`")
+    from cfglint_train.settings.conditions import parse_condition
+
+    text = _read_text(reader, entry, where, "that")
+    try:
+        return parse_condition(text).text
+    except UsageError as error:
+        raise reader.build_error(f"{where}that", str(error)) from None
 
 
 def _read_field(reader: Reader, entry: dict[str, Any], where: str) -> Field | None:

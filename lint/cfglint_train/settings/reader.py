@@ -115,7 +115,9 @@ class Reader:
         return {selector: self.read_choice(f"{key}.{selector}", level, LEVELS) for selector, level in table.items()}
 
     def read_address(self, key: str, value: Any) -> str:
-        """Read the URL template of rule pages, which must contain `{code}` or `{name}`."""
+        """Read the URL template of rule pages, which must contain `{code}` or `{name}`; an empty text: no pages."""
+        if value == "":
+            return ""
         is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
         if not is_url or not ("{code}" in value or "{name}" in value):
             raise self.build_error(key, f"must be a URL with {{code}} or {{name}} in it, not {value!r}")
@@ -149,7 +151,8 @@ class Reader:
         facts = {}
         for name, value in hardware.items():
             key = f"{where}hardware.{name}"
-            if isinstance(value, bool) or not isinstance(value, (str, int)):
+            kinds = (str, int, float) if name in cluster_facts.RATES else (str, int)
+            if isinstance(value, bool) or not isinstance(value, kinds):
                 raise self.build_error(key, f"must be a number or a string, not {value!r}")
             facts[name] = self.check_fact(key, name, str(value))
         for name, value in releases.items():

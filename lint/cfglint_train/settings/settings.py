@@ -93,7 +93,7 @@ class Settings(Frozen):
     overrides: tuple[PathOverride, ...] = ()
     output_format: str | None = None
     rule_url: str | None = None
-    """URL template of rule pages, with `{code}` or `{name}`; terminals and reports link to the pages."""
+    """URL template of rule pages, with `{code}` or `{name}`; empty for no links, None for the package's own pages."""
     fix: bool = False
     apply_unsafe: bool = False
     force_exclude: bool = False

@@ -60,6 +60,7 @@ from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.foundation.wording import format_count
+from cfglint_train.frameworks.framework import EvenBatch
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -103,20 +104,32 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
         if batch.sequences % batch.unit == 0 or is_unchecked or is_uncertain:
             continue
         candidates = run.main.releases.find_candidates(run.framework.manifest.package)
-        covered = [parse_release(release) >= parse_release(batch.since or release) for release in candidates.releases]
-        if not any(covered):
+        covered = [_is_covered(batch, release) for release in candidates.releases]
+        if not any(covered) or (batch.before and not _is_covered(batch, candidates.chosen)):
             continue
         step = batch.unit // gcd(batch.unit, batch.factor)
         nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
         key, total = run.spell_key(batch.field), f" = {batch.sequences:,}" if batch.factor > 1 else ""
         yield Report(
             f"{batch.text}{total} is not a multiple of {batch.divisor}: "
-            f"{batch.outcome}{'' if all(covered) else f' (since {run.framework.title} {batch.since})'}",
+            f"{batch.outcome}{'' if all(covered) else f' ({_format_bound(batch, run.framework.title)})'}",
             run.find_place(batch.field),
             None if all(covered) else "warning",
             fix=Fix("unsafe", f"{key}: {nearest}", {batch.field: nearest * batch.scale}),
             claim=_UNEVEN_BATCH,
         )
+
+
+def _is_covered(batch: EvenBatch, release: str) -> bool:
+    """Return whether a release divides a batch evenly."""
+    version = parse_release(release)
+    is_since = version >= parse_release(batch.since or release)
+    return is_since and (not batch.before or version < parse_release(batch.before))
+
+
+def _format_bound(batch: EvenBatch, title: str) -> str:
+    """Return the releases that divide a batch evenly, in words."""
+    return f"since {title} {batch.since}" if batch.since else f"before {title} {batch.before}"
 
 
 def _check_completions(run: Run) -> Iterator[Report]:

@@ -13,6 +13,9 @@ square of the number of ranks.
 For a 7B model (259 tensors, 8 GPUs per node), that is 197 GB per node on 32 nodes and 819 GB on 64. The job starts
 normally, and hours later its first checkpoint runs out of host memory (allenai/OLMo#788).
 
+## Symptoms
+Checkpoint host memory, OOM killer while saving.
+
 ## Example
     # cfglint: nodes=64 gpus-per-node=8 host-memory=480GB
     sharded_checkpointer: olmo_core

@@ -13,6 +13,9 @@ needs depends on the backend and is not documented:
 - ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node.
 - FSDP's full state dict puts the model and then the optimizer state on rank 0.
 
+## Symptoms
+Checkpoint host memory, OOM killer while saving, exit code -9.
+
 ## Example
     # cfglint: host-memory=512GB
     deepspeed: ds_z3_config.json             # DeepSeek-V2, 236B: the gather takes 439 GiB on node 0

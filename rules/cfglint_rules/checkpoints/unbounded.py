@@ -12,6 +12,9 @@ checkpoint in addition to the others. A trained critic writes its own checkpoint
 A full checkpoint has 14 bytes per parameter: 91 GiB for 7B, 940 GiB for 72B. A save that runs out of space ends the
 run, and often destroys the previous checkpoint too.
 
+## Symptoms
+No space left on device, disk full, disk quota exceeded.
+
 ## Example
     # cfglint: disk=2TB
     save_steps: 500

@@ -8,6 +8,9 @@ or from the newest checkpoint.
 Under DeepSpeed, the Trainer finds no optimizer state in the checkpoint and stops with "Can't find a valid checkpoint".
 Otherwise the run continues with a fresh optimizer and a fresh schedule, without a warning.
 
+## Symptoms
+Loss jumps after a resume, optimizer state missing.
+
 ## Example
     save_only_model: true
     resume_from_checkpoint: saves/run/checkpoint-500

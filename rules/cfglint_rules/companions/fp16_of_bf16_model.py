@@ -9,6 +9,9 @@ bf16 has the range of fp32, but the largest fp16 value is 65,504. Some models th
 activations. The loss can then become NaN or 0 after a few steps, or the loss scaler skips one step after another. Other
 models (Llama 3, Mistral) train in fp16 without trouble; for them, bf16 is only the safer format.
 
+## Symptoms
+Loss is NaN, loss is 0, overflow, loss scale at its minimum.
+
 ## Example
     base_model: google/gemma-3-12b-it
     fp16: true

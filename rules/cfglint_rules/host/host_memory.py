@@ -9,6 +9,9 @@ workers with their batches, sleeping inference engines, and states read on resum
 The kernel or Ray kills a process (exit code -9), and the training log does not give the reason. Offloading moves 16 to
 20 bytes per parameter to the host. Pinned buffers are rounded up to powers of two.
 
+## Symptoms
+Host out of memory, CPU RAM, OOM killer, killed by SIGKILL, exit code -9, exit code 137.
+
 ## Example
     # cfglint: host-memory=1TB
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B: 18 bytes x 70.6e9 = 1.27 TB on one node

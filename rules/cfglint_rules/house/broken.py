@@ -26,10 +26,47 @@ from cfglint_train.settings.house_rules import HouseRule, Test, is_violated
 def list_broken(run: Run) -> Iterator[Report]:
     """Yield a report for every house rule that a run or its configs break."""
     for rule in run.inputs.house_rules:
-        if rule.field is not None:
+        if rule.condition:
+            yield from _check_condition(run, rule)
+        elif rule.field is not None:
             yield from _check_field(run, rule, rule.field)
         else:
             yield from _check_items(run, rule) if ITEM_SUFFIX in rule.key else _check_key(run, rule)
+
+
+def _check_condition(run: Run, rule: HouseRule) -> Iterator[Report]:
+    """Yield a report if known plan fields break a condition."""
+    from cfglint_train.settings.conditions import format_number, parse_condition
+
+    def read_number(field: Field) -> int | float | None:
+        owner, value = run.find_owner(field), run.plan.get(field)
+        is_hidden = not run.is_stated(field) and owner is not None and _can_have_unseen_settings(owner[0])
+        return None if is_hidden or not isinstance(value, (int, float)) else value
+
+    condition = parse_condition(rule.condition)
+    failures = condition.list_failures(read_number)
+    if not failures:
+        return
+    reason = f": {rule.message}" if rule.message else ""
+    numbers = ((field, read_number(field)) for field in condition.fields)
+    values = (
+        f"{_describe_field(run, field)} is {'unknown' if number is None else format_number(number)}"
+        for field, number in numbers
+    )
+    yield Report(
+        f"{failures[0]}; a house rule requires `{rule.condition}`{reason}",
+        run.find_place(*condition.fields),
+        rule.severity,
+        notes=(*failures[1:], ", ".join(values), f"the rule is `{rule.place}` in {format_path(rule.path)}"),
+        fields_read=condition.fields,
+        claim=f"{rule.path} {rule.place} that" if condition.is_monotone else None,
+    )
+
+
+def _describe_field(run: Run, field: Field) -> str:
+    """Return the name of a field, followed by its key if a file states it."""
+    name, key = field.removesuffix("_"), run.spell_key(field)
+    return f"`{name}` (`{key}`)" if run.is_stated(field) and key != field else f"`{name}`"
 
 
 def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
@@ -54,8 +91,9 @@ def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
             if conflicting_rule is None
             else None
         )
-    description = f"`{name}` (`{key}`)" if is_given and key != field else f"`{name}`"
-    yield _build_report(rule, test, description, value, run.find_place(field), fix, conflicting_rule, reads=(field,))
+    yield _build_report(
+        rule, test, _describe_field(run, field), value, run.find_place(field), fix, conflicting_rule, reads=(field,)
+    )
 
 
 def _check_key(run: Run, rule: HouseRule) -> Iterator[Report]:
@@ -184,6 +222,8 @@ def _find_conflicting_rule(run: Run, rule: HouseRule, config: Config, key: str, 
 
 def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
     """Return whether a rule covers a key of a config, by any name of the key or by its plan field."""
+    if rule.condition:
+        return False
     if rule.field is not None:
         owner = run.find_owner(rule.field)
         return owner is not None and owner[0] is config and run.spell_key(rule.field) == key

@@ -13,6 +13,9 @@ An evaluation keeps no activations, but it has its own batch size (8 by default 
 logits in 16 bits, their fp32 copy and their log-softmax. Liger's fused loss avoids them only during training. For 8
 sequences of 8,192 tokens and a vocabulary of 152,064, they take 93 GiB.
 
+## Symptoms
+CUDA out of memory during evaluation, OOM in eval.
+
 ## Example
     # cfglint: gpu=H100
     per_device_train_batch_size: 1

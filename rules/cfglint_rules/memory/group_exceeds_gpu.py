@@ -8,6 +8,9 @@ batch on the actor's GPUs. It includes the models that share those GPUs, and com
 The critic is often larger than the actor because it starts from the reward model, and its group is often smaller. The
 job fails with CUDA out of memory when it creates the critic's optimizer states, after everything else has been loaded.
 
+## Symptoms
+CUDA out of memory in the critic, reward or reference model, OOM.
+
 ## Example
     --pretrain meta-llama/Llama-3.2-1B --reward_pretrain meta-llama/Meta-Llama-3-8B-Instruct
     --critic_num_nodes 1 --critic_num_gpus_per_node 1

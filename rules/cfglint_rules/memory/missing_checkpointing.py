@@ -11,6 +11,9 @@ The finding is an error only if the estimate with checkpointing is clearly lower
 Without checkpointing, every decoder layer keeps the activations that its backward pass needs. For Llama-3.1-8B in bf16
 that is about 200 kB per token and layer, compared to 8 kB with checkpointing. The job fails with CUDA out of memory.
 
+## Symptoms
+CUDA out of memory, gradient checkpointing, activation recomputation.
+
 ## Example
     base_model: meta-llama/Llama-3.2-3B
     micro_batch_size: 8

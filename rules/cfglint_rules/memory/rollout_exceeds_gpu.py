@@ -10,6 +10,9 @@ The engine's share is a fraction of the whole card and ignores the memory that t
 fails with CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves the GPU during
 training, but the training states stay there during generation.
 
+## Symptoms
+CUDA out of memory during generation, OOM in vLLM or SGLang, KV cache.
+
 ## Example
     # cfglint: gpu=H100
     --train.colocate_all --vllm.enable_sleep --vllm.gpu_memory_utilization 0.8

@@ -11,6 +11,9 @@ are a part of the finding on the step if there is one.
 The job fails with CUDA out of memory (OOM), usually in the first or second step. A successful first step proves
 nothing: optimizer states are allocated lazily, and ZeRO-3 prefetches weights only from the second forward pass on.
 
+## Symptoms
+CUDA out of memory, OOM, `torch.OutOfMemoryError`, GPU memory, VRAM.
+
 ## Example
     base_model: meta-llama/Llama-3.1-8B      # full fine-tuning on one 80 GB GPU
     micro_batch_size: 8

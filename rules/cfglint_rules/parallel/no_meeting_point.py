@@ -9,6 +9,9 @@ accelerate's `num_machines` without `main_process_ip`. For LLaMA-Factory's launc
 torchrun and LLaMA-Factory default to 127.0.0.1: each node waits for the others at its own address until it times out.
 accelerate passes the missing address on as the host name `None`. The job trains nothing, but you pay for all nodes.
 
+## Symptoms
+Hangs at start, rendezvous timeout, NCCL timeout.
+
 ## Example
     torchrun --nnodes 2 --nproc_per_node 8 scripts/train.py config.yaml
 

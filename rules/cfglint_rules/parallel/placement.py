@@ -9,6 +9,9 @@ once.
 Ray does not reject the job. Without a message, the job waits for a placement group that the cluster can never provide,
 until it is cancelled.
 
+## Symptoms
+Waits forever for resources, Ray placement group pending, hangs.
+
 ## Example
     # cfglint: nodes=1 gpus-per-node=8
     --actor_num_gpus_per_node 8 --critic_num_gpus_per_node 8 --ref_num_gpus_per_node 8 --reward_num_gpus_per_node 8

@@ -127,8 +127,9 @@ def match_rows(
         if not _is_missing_only_unknown(row, settings) and not _is_exempt(row, settings):
             clause = build_clause(row)
             scope = find_scope(clause, settings.config)
+            scope = None if scope is None else _limit_for_copy(clause, scope, row, settings)
             if scope is not None and (with_past or not scope.is_past):
-                yield clause, _limit_for_program(_limit_for_copy(clause, scope, row, settings), row, settings)
+                yield clause, _limit_for_program(scope, row, settings)
 
 
 def _is_match(row: Row, settings: Settings) -> bool:
@@ -288,18 +289,25 @@ def find_scope(clause: Clause, config: Config) -> ClauseScope | None:
     )
 
 
-def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:
-    """Return the scope of a clause, limited if the run uses a changed copy of the framework.
+def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope | None:
+    """Return the scope of a clause, limited if the run uses a changed copy of the framework, or None if it accepts.
 
     The copy may behave differently, or set a required value in another way. It counts as upstream if a condition in its
-    code contains all settings and words that the clause tests.
+    code contains all settings and words that the clause tests. A copy that tests each of them, but does not compare
+    them as the clause does, accepts the settings.
     """
-    added_setting = find_added_setting(settings.config)
     copy = settings.config.evidence.vocabulary
-    if not added_setting or copy is None:
+    if copy is None:
         return scope
     is_refusal = clause.severity == "error"
-    if clause.severity != "info" and copy.code.has_condition(set(_list_tested_words(row, settings)), is_refusal):
+    words = set(_list_tested_words(row, settings))
+    if clause.severity != "info" and copy.code.has_condition(words, is_refusal):
+        return scope
+    is_comparison = is_refusal and any(any(list_relations(test)) for test in row["when"].values())
+    if is_comparison and all(copy.code.has_condition((word,), stops=True) for word in words):
+        return None
+    added_setting = find_added_setting(settings.config)
+    if not added_setting:
         return scope
     note = (
         f"the copy in `{copy.folder}`, which has a setting of its own (`{added_setting}`), does what its release does"

@@ -15,6 +15,9 @@ The finding is a warning if the run lacks something that you evidently wanted, o
 The file says one thing and the run silently does another. For example, memory is not saved, or checkpoints are sharded
 although you asked for full ones.
 
+## Symptoms
+Setting has no effect, ignored key.
+
 ## Example
     # LLaMA-Factory
     gradient_checkpointing: false

@@ -22,6 +22,9 @@ These are reported as well:
 Most frameworks reject a removed key at launch. axolotl may silently ignore it instead, and the run continues with the
 default.
 
+## Symptoms
+Renamed key, deprecated key, removed argument, `TypeError` for an unexpected keyword argument.
+
 ## Example
     # cfglint: axolotl=0.21.0
     fsdp_config:

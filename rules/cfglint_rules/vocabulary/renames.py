@@ -5,6 +5,7 @@ from __future__ import annotations
 from cfglint_train.documents.document import MISSING, Change, Delete, Rename, Route, Set
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.framework import get_keys
+from cfglint_train.frameworks.key_availability import is_missing
 from cfglint_train.frameworks.lens import Config
 
 
@@ -16,13 +17,22 @@ def move_key(config: Config, old: Route, new: Route, value: Any = MISSING) -> tu
     old_route, old_value = (*config.root, *old), config.document.get_value((*config.root, *old))
     new_value = old_value if value is MISSING else value
     if old[:-1] != new[:-1]:
-        return Delete(old_route), Set((*config.root, *new), new_value)
+        return Delete((*config.root, *_find_emptied(config, old))), Set((*config.root, *new), new_value)
     rename = Rename(old_route, str(new[-1]))
     return (
         (rename,)
         if new_value == old_value and type(new_value) is type(old_value)
         else (Set(old_route, new_value), rename)
     )
+
+
+def _find_emptied(config: Config, route: Route) -> Route:
+    """Return a key, or the outermost section around it that has no other key and that the release lacks."""
+    parent = route[:-1]
+    section = config.get_value(*parent) if parent else None
+    if not isinstance(section, dict) or len(section) != 1 or not is_missing(config, parent):
+        return route
+    return _find_emptied(config, parent)
 
 
 def is_taken(config: Config, route: Route) -> bool:

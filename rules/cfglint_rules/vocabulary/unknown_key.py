@@ -20,6 +20,9 @@ axolotl silently drops unknown keys, and so does DeepSpeed at its top level. The
 setting that you meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed reject unknown keys, but only after
 the job has waited for its GPUs. Most TRL releases also reject them in recipes.
 
+## Symptoms
+Unknown key, unrecognized argument, misspelt or mistyped setting, typo.
+
 ## Example
     base_model: meta-llama/Llama-3.2-3B
     sequence_length: 4096

@@ -33,8 +33,7 @@ _READ: Final = compile_on_use(
 """Reads of a key that the tree may lack: its mapping, from the variable, and the key; for `in`, the reverse."""
 _OTHER_PROGRAMS: Final = ("main_generation.py", "main_generation_server.py", "main_eval.py")
 _SECTIONS: Final = {
-    "verl/utils/dataset/rl_dataset": "data",
-    "verl/utils/dataset/rm_dataset": "data",
+    "verl/utils/dataset/": "data",
     "verl/trainer/ppo/reward.": "custom_reward_function",
     "verl/workers/actor/": "actor_rollout_ref.actor",
     "verl/workers/critic/": "critic",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cfglint_train.documents.document import CannotEdit, Change, DocumentError, Edit, decode
-from cfglint_train.documents.notebooks import Notebook, parse_notebook
+from cfglint_train.documents.notebooks import CodePlaces, Notebook, parse_notebook
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.python_grammar import parse_python
 
@@ -23,6 +23,11 @@ class NotebookDocument(PythonDocument):
             super().__init__(path, notebook.python.encode())
         except DocumentError:
             super().__init__(path, _drop_broken_cells(notebook).encode())
+
+    def find_offset(self, text: str, offset: int) -> int:
+        """Return the number of bytes of code before a character of the file's text."""
+        start = text.rfind("\n", 0, offset) + 1
+        return CodePlaces(text, decode(self.source)).find_offset(text.count("\n", 0, offset), offset - start)
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """Raise `CannotEdit`, because the offsets are those of the code and not of the file."""

@@ -12,7 +12,7 @@ its condition. A leading `~` is kept as written, and IFS is assumed to be white 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from cfglint_train.documents.document import DocumentError, Position, Span
@@ -76,6 +76,10 @@ _ARRAY_WORD: Final = compile_on_use(rb'"?\$\{(\w+)\[[@*]\](?::?[-+]"?\$\{\1\[[@*
 _ARGUMENTS: Final = compile_on_use(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
 
 
+Environment = Mapping[str, str]
+"""Variables that a script inherits, with their values."""
+
+
 class Command(Frozen):
     """A simple command of a script."""
 
@@ -114,8 +118,9 @@ class Script(Outline):
         depth: int = 0,
         sourcing: Sourcing | None = None,
         sourced: bool = False,
+        environment: Environment | None = None,
     ) -> None:
-        """Parse a text, add Slurm's variables and read the scripts that it sources.
+        """Parse a text, add the variables of Slurm and of `environment`, and read the scripts that it sources.
 
         `pieces` are the fragments of a nested script; `parent` is the enclosing script with the offset and the chain of
         the command that runs it.
@@ -144,6 +149,12 @@ class Script(Outline):
                     assignment_by_slurm,
                     *(assignment for assignment in self.assignments.get(name, ()) if assignment.end),
                 ]
+        if environment:
+            from cfglint_train.documents.shell.environment import INHERITED, build_assignments
+
+            for name, assignment in build_assignments(environment):
+                self.assignments[name] = [assignment, *(item for item in self.assignments.get(name, ()) if item.end)]
+                self.exports[name] = INHERITED
         if sourcing is not None and sourcing.depth < MAX_SOURCED:
             self._read_sources(sourcing)
 

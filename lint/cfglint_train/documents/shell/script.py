@@ -32,7 +32,7 @@ from cfglint_train.documents.document import (
     find_continued_lines,
 )
 from cfglint_train.documents.shell.branches import find_probed_options
-from cfglint_train.documents.shell.commands import MAX_NESTED, Command, ExpansionBudget, Script
+from cfglint_train.documents.shell.commands import MAX_NESTED, Command, Environment, ExpansionBudget, Script
 from cfglint_train.documents.shell.grammar import normalize_source
 from cfglint_train.documents.shell.programs import CommandFlag, CommandPart, partition
 from cfglint_train.documents.shell.runners import unwrap_commands
@@ -144,17 +144,20 @@ class ShellScript(Document):
 
     syntax: ClassVar[str] = "shell"
 
-    def __init__(self, path: str, source: bytes, load: Load | None = None) -> None:
+    def __init__(
+        self, path: str, source: bytes, load: Load | None = None, environment: Environment | None = None
+    ) -> None:
         """Read a script. Raise `DocumentError` if it is not UTF-8, contains zero bytes, or is nested too deeply.
 
-        `load` reads the scripts that this script sources; without it, `source` has no effect.
+        `load` reads the scripts that this script sources; without it, `source` has no effect. `environment` holds the
+        variables that the script inherits, if they are known.
         """
         super().__init__(path, source)
         decode(source)
         self.load = load
         self._uses: dict[str, int] = {}
         sourcing = None if load is None else Sourcing(os.path.abspath(path), load)
-        self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing)
+        self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing, environment=environment)
         self.invocations: list[Invocation] = []
         self.translators: dict[int, OptionTranslator] = {}
         """Translators of the invocations whose options are read as keys, by number."""
@@ -252,11 +255,23 @@ class ShellScript(Document):
             if command is not None and program is self._find_outermost(program):
                 script = command.script
                 for name, place in script.exports.items():
-                    if place < command.at and name in script.assignments:
+                    if (
+                        place < command.at
+                        and name in script.assignments
+                        and self._is_part_of_launch(script, name, place)
+                    ):
                         value = script.resolve_variable(name, command.at, command.chain)
                         environment[name] = build_setting(name, value, script.find_assignment(name, command.at))
             environment.update((variable.name, variable) for variable in program.environment)
         return environment
+
+    def _is_part_of_launch(self, script: Script, name: str, place: int) -> bool:
+        """Return whether a variable that is exported at a place counts: an inherited one only if a launch reads it."""
+        if place >= 0:
+            return True
+        from cfglint_train.documents.shell.environment import is_relevant
+
+        return is_relevant(name, script.text)
 
     def _find_outermost(self, invocation: Invocation) -> Invocation:
         """Return the outermost program of an invocation's command."""
@@ -446,10 +461,19 @@ _CONTAINERS: Final = {
 def build_joined_entry(flag: CommandFlag, word: Word) -> Entry:
     """Return the entry of an option that is one word with its value (`--option=value`)."""
     value = drop_prefix(word, flag.value_offset)
-    start = word.target.start if word.target is not None else word.span.start
-    end = value.span.start - (word.text[flag.value_offset - 1 : flag.value_offset] == "=")
-    key = Span(start, end) if start < end <= word.span.end else word.span
+    key = _locate_prefix(word, flag.value_offset - (word.text[flag.value_offset - 1 : flag.value_offset] == "="))
     return Entry(Scalar(key, flag.name, value=flag.name), _build_argument(value))
+
+
+def _locate_prefix(word: Word, count: int) -> Span:
+    """Return the place of the first `count` characters of a word, or of the whole word if they are in several."""
+    size = len(word.text[:count].encode("utf-8"))
+    if not word.fragments:
+        return Span(word.span.start, word.span.start + size)
+    first = word.fragments[0]
+    span = first.cut(0, size).sites[-1]
+    is_inside = first.exact and size <= len(first.text) and word.span.start <= span.start and span.end <= word.span.end
+    return span if is_inside else word.span
 
 
 def drop_prefix(word: Word, count: int) -> Word:

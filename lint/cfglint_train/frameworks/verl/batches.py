@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks.framework import EvenBatch
-from cfglint_train.frameworks.lens import Config, is_before
+from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
 from cfglint_train.frameworks.verl.settings import has_known_tree, is_complete, is_easyr1, is_ppo, read
@@ -23,12 +23,11 @@ _DYNAMIC_UNCHECKED: Final = "0.6.0"
 
 def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
     """Yield the answers of a step and those of an update, which must divide evenly."""
-    ranks, samples = plan.world_size, read(config, COUNT, *key.SAMPLES)
+    ranks, samples = plan.world_size, plan.rollout.samples_per_prompt
     if not is_ppo(config) or not is_complete(config) or not samples:
         return
-    prompts, mini = plan.rollout.batch, read(config, COUNT, *key.MINI)
+    prompts, mini = plan.rollout.batch, (plan.batch.global_ or 0) // samples
     times = f" x `rollout.n` {samples}"
-    refusal = "verl refuses to start"
     if is_easyr1(config):
         # verl/trainer/ray_trainer.py, RayPPOTrainer.__init__
         scoring = read(config, COUNT, *key.SCORE_MICRO)
@@ -44,10 +43,18 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
     if not ranks or plan.parallel.strategy is None or not has_known_tree(config):
         return
     dynamic = is_dynamic(config)
-    if prompts and (dynamic is False or (dynamic and is_before(config, _DYNAMIC_UNCHECKED))):
-        text, unit = f"`{key.PROMPTS[0]}` {prompts:,}{times}", f"the {format_count(ranks, 'GPU')}"
-        check = "real_train_batch_size"
-        yield EvenBatch(text, prompts * samples, ranks, unit, refusal, "rollout.batch", samples, checked=check)
+    if prompts and dynamic is not None:
+        yield EvenBatch(
+            f"`{key.PROMPTS[0]}` {prompts:,}{times}",
+            prompts * samples,
+            ranks,
+            f"the {format_count(ranks, 'GPU')}",
+            "verl refuses to start",
+            "rollout.batch",
+            samples,
+            before=_DYNAMIC_UNCHECKED if dynamic else "",
+            checked="real_train_batch_size",
+        )
     context = plan.parallel.context or 1
     if mini and ranks % context == 0:
         yield EvenBatch(
@@ -59,5 +66,6 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
             "batch.global_",
             samples,
             samples,
-            since="0.8.0",
+            # Before, each rank rounds its share down, and only a share of nothing is refused.
+            since="" if mini * samples < ranks // context else "0.8.0",
         )

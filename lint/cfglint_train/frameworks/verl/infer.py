@@ -125,12 +125,24 @@ def _infer_rollout(job: Job) -> None:
     elif any(micro):
         plan.infer("rollout.micro", max(value for value in micro if value), "log_prob_micro_batch_size_per_gpu")
     _infer_losses(job)
+    if _always_sleeps(config):
+        plan.put("rollout.sleep", True, Origin("inferred", note="no setting keeps the engine awake"))
     if plan.get("rollout.engine") == "vllm":
         # Level 2 of vLLM's sleep discards the weights, which the trainer sends again (0.6.1); LoRA keeps them.
         discards = not is_before(config, "0.6.1") and not has_adapter(config)
         plan.infer("rollout.sleep_discards", discards, "level of vLLM's sleep")
     bucket = read(config, COUNT, *key.BUCKET)
     plan.infer("rollout.sync_bucket", 0 if bucket is None else bucket << 20, "update_weights_bucket_megabytes")
+
+
+def _always_sleeps(config: Config) -> bool:
+    """Return whether the engine sleeps whatever `free_cache_engine` says: vLLM 0.7.0 and later, and SGLang.
+
+    Earlier ones keep their cache. Source: verl 0.3.0.post1 and 0.4.1 `workers/sharding_manager/fsdp_vllm.py` and
+    `fsdp_sglang.py` (__exit__); 0.5.0 reads the setting.
+    """
+    is_old_vllm = config.releases.is_certainly_at_least("vllm", "0.7.0") is False
+    return is_before(config, "0.5.0") and not is_before(config, "0.2.0.dev") and not is_old_vllm
 
 
 def _infer_losses(job: Job) -> None:

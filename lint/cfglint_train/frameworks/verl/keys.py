@@ -7,7 +7,7 @@ from functools import partial
 from operator import eq
 
 from cfglint_schemas.status import PRESENT, Context
-from cfglint_train.documents.document import MISSING, Document, Rename, Route, Unknown
+from cfglint_train.documents.document import MISSING, Delete, Document, Rename, Route, Unknown
 from cfglint_train.documents.shell.script import Argument
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.evidence import LaunchedKey
@@ -137,7 +137,7 @@ class VerlKeys(Keys):
             elif word.head.sign == "" and not any(route[:depth] in changed for depth in range(len(route) + 1)):
                 yield RefusedWord(
                     place,
-                    f"`{name}` is not in the tree, although verl accepts it",
+                    f"`{name}` is not in the composed tree, and has no `+`",
                     f"write `+{name}`",
                     partial(_needs_plus, config, route),
                     Rename((invocation.number, word.name), f"+{name}"),
@@ -153,7 +153,9 @@ class VerlKeys(Keys):
                     else f"`~{name}` deletes a setting that does not exist",
                     f"write it without `+`, or as `++{name}`" if is_added else "remove the word",
                     partial(_has_value, config, route, is_added, values.get(route)),
-                    Rename((invocation.number, word.name), name) if is_added else None,
+                    Rename((invocation.number, word.name), name)
+                    if is_added
+                    else Delete((invocation.number, word.name)),
                 )
             if word.head.sign:
                 changed.add(route)

@@ -25,6 +25,7 @@ from cfglint_train.frameworks.verl.settings import (
     find_route,
     get_invocation,
     has_defaults,
+    has_known_tree,
     is_easyr1,
     is_ppo,
     put,
@@ -152,9 +153,9 @@ def _read_strategy(config: Config) -> Iterator[Triple]:
     strategy = read(config, PLAIN.string, *key.STRATEGY)
     invocation, entry = get_invocation(config), find_entry(config).split("_")
     other = "" if invocation is None else find_other_engine(invocation)
-    strategy = next((name for name in (other, *entry) if name in key.OTHER_ENGINES), strategy)
-    if strategy in key.OTHER_ENGINES:
-        title = key.OTHER_ENGINES[strategy]
+    strategy = other or next((name for name in entry if name in key.OTHER_ENGINES), strategy)
+    if other or strategy in key.OTHER_ENGINES:
+        title = key.OTHER_ENGINES.get(strategy, strategy)
         note = f"how {title} divides the model is not estimated: only FSDP is"
         yield "parallel.strategy", None, origin._replace(note=note, is_unsupported=True)
     elif strategy is not None:
@@ -226,7 +227,7 @@ def _read_coefficient(config: Config) -> Iterator[Triple]:
         if is_on and (coefficient > largest[1] or largest[1] == 0):
             is_stated = any(config.has(*route) for route in parse_routes(*names))
             largest = (largest[0], coefficient, find_origin(config, *(names if is_stated else switch)))
-    if is_ppo(config):
+    if has_known_tree(config):  # the loss of another program may need the reference's outputs
         yield largest
 
 

@@ -64,10 +64,11 @@ def _find_entry(config: Config) -> str:
 
 
 def find_other_engine(invocation: Invocation) -> str:
-    """Return the engine that a command selects instead of FSDP, or an empty string."""
-    for group in ("model_engine", "engine"):
+    """Return the engine that a command selects instead of FSDP, or an empty string; a file of the actor names one."""
+    for group in ("model_engine", "engine", "actor"):
         word = find_group(invocation, group)
-        engine = "" if word is None else str(getattr(word.entry.value, "value", ""))
+        value = "" if word is None else getattr(word.entry.value, "value", "")
+        engine = "the chosen engine" if isinstance(value, Unknown) else str(value).removesuffix("_actor")
         if engine not in ("", "dp", "fsdp"):
             return engine
     return ""

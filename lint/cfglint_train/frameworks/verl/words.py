@@ -83,11 +83,12 @@ class HydraWords:
         Raise `CannotEdit` if no word can express the change.
         """
         number, *route = change.route
-        if isinstance(change, Rename) and len(route) == 1 and "." in str(route[0]):
+        if isinstance(change, (Delete, Rename)) and len(route) == 1 and "." in str(route[0]):
             for word in list_words(invocation):
                 register(invocation, word)
-            return change  # it names the whole word, to change its sign
-        stated = [word for word in list_settings(invocation) if word.route == tuple(route)]
+            return change  # it names the whole word with its sign
+        depth = len(route) if isinstance(change, Delete) else None  # a word below a section is all of the section
+        stated = [word for word in list_settings(invocation) if word.route[:depth] == tuple(route)]
         if isinstance(change, Append):
             raise CannotEdit("the list is one word")
         if isinstance(change, (Delete, Rename)) and len({word.name for word in stated}) != 1:
@@ -199,7 +200,7 @@ def find_undetermined(invocation: Invocation) -> str:
 
 def register(invocation: Invocation, word: HydraWord) -> None:
     """Add a word to the options of its invocation, so that it is edited as an option joined with its value."""
-    if all(flag.word != word.position for flag in invocation.flags) and word.head.value_offset:
+    if all(flag.word != word.position for flag in invocation.flags):
         invocation.flags.append(CommandFlag(word.name, word.position, (), word.head.value_offset))
         invocation.entries.append(word.entry)
 

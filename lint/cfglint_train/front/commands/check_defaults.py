@@ -22,6 +22,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "gpu_memory": None,
     "host_memory": None,
     "disk": None,
+    "tokens_per_second": None,
+    "price_per_gpu_hour": None,
     "release": None,
     "set": None,
     "model_config": None,

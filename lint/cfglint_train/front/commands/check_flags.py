@@ -38,6 +38,8 @@ commands:
   check PATH...     lint (the default)
   estimate FILE     the memory budget of a run, phase by phase
   fit FILE          the smallest change that makes a run fit its GPUs
+  diff [BASE]       what a change does to each run, before and after
+  preflight -- CMD  check a launch, then run it
   migrate --to R    rewrite configurations for another release
   demo              try cfglint on five broken configs
   init [FOLDER]     set up a repository: settings, pre-commit hook, workflow

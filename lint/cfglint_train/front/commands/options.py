@@ -34,6 +34,8 @@ def build_options(options: Any) -> Options:
         gpu_memory=options.gpu_memory,
         host_memory=options.host_memory,
         disk=options.disk,
+        tokens_per_second=options.tokens_per_second,
+        price_per_gpu_hour=options.price_per_gpu_hour,
         releases=dict(_parse_pair("release", assignment, "NAME=RELEASE") for assignment in options.release or ()),
         overrides=tuple(options.set or ()),
         model_config=options.model_config,

@@ -75,7 +75,7 @@ def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
         style = terminal.detect_style(stream, options.color)._replace(quiet=options.quiet)
     from cfglint_train.reports import addresses
 
-    return style._replace(pages=settings.rule_url or addresses.find_rule_pages())
+    return style._replace(pages=addresses.choose_rule_pages(settings.rule_url))
 
 
 def format_troubles(result: Result) -> Iterator[str]:

@@ -27,9 +27,9 @@ SCREEN: Final = 65
 """Maximum number of lines of a help text that fits one screen."""
 _RARE_FLAGS: Final = frozenset((
     "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
-    "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config",
-    "model_folder", "no_baseline", "no_cache", "online", "output_file", "quiet", "require_checked", "shown",
-    "stdin_filename", "write_baseline",
+    "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "max_cpu_seconds",
+    "model_config", "model_folder", "no_baseline", "no_cache", "online", "output_file", "price_per_gpu_hour", "quiet",
+    "require_checked", "shown", "stdin_filename", "tokens_per_second", "verbose", "write_baseline",
 ))  # fmt: skip
 """Flags, as argparse spells them, that `--help` omits if not all flags fit on one screen."""
 
@@ -151,6 +151,8 @@ def add_cluster(parser: ArgumentParser) -> None:
     cluster.add_argument("--gpu-memory", metavar="SIZE", help="memory of one GPU: 80GB, 79.1GiB")
     cluster.add_argument("--host-memory", metavar="SIZE", help="memory of one node: 480GiB, 2TB")
     cluster.add_argument("--disk", metavar="SIZE", help="space for checkpoints")
+    cluster.add_argument("--tokens-per-second", metavar="N", help="measured throughput of the job, for its time")
+    cluster.add_argument("--price-per-gpu-hour", metavar="PRICE", help="2.40 or 2.40 EUR, for the cost")
     cluster.add_argument(
         "--release", action="append", metavar="NAME=RELEASE", help="target release: axolotl=0.18.0, torch=2.8"
     )

@@ -217,7 +217,7 @@ class _FileMigration:
             return "review" if _has_successor(finding, fix) or _is_ignored(finding, fix) else None
         if finding.severity != "error" or _identify(finding) in self.previous or finding.code == _UNKNOWN:
             return None
-        return None if deletes else "changed" if fix.applicability == "safe" else "review"
+        return "changed" if fix.applicability == "safe" else None if deletes else "review"
 
     def _apply_fixes(self, findings: list[Finding]) -> bool:
         """Apply some fixes, together if possible, or else only the first that can be written.

@@ -9,13 +9,13 @@ from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import format_count
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.details import list_details, list_related_places
 from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_fix
 from cfglint_train.reports.html.markup import (
     escape_code,
     escape_html,
-    format_count,
     render_chip,
     render_details,
     render_message,

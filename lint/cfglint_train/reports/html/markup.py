@@ -24,11 +24,6 @@ def escape_code(line: str) -> str:
     return escape(escape_source_line(line))
 
 
-def format_count(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 error`, `2 errors`."""
-    return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
-
-
 def format_span(low: int, high: int) -> str:
     """Return an interval in GiB, `70.1 to 79.8`, or an empty string if both ends are the same."""
     ends = [f"{size / 2**30:,.1f}" for size in (low, high)]

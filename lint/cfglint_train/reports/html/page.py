@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation.redact import build_redaction
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import format_count
 from cfglint_train.judging.result import Result
 from cfglint_train.memory.budget import VERDICTS, Phase
 from cfglint_train.records import RunEstimate
 from cfglint_train.reports import text as text_report
-from cfglint_train.reports.addresses import find_rule_pages
 from cfglint_train.reports.html import findings
 from cfglint_train.reports.html.markup import (
     escape_html,
-    format_count,
     render_badge,
     render_details,
     render_message,
@@ -57,8 +56,6 @@ def render_page(
 
     `estimated_runs` are the runs of `estimates`, in the same order, or empty if other processes estimated them.
     """
-    if style.pages is None:
-        style = style._replace(pages=find_rule_pages())
     runs_by_record = dict(zip(map(id, estimates), estimated_runs))
     order = sorted(estimates, key=lambda estimate: estimate.path)
     order.sort(key=lambda estimate: rank_estimate(PageRun(estimate).estimate), reverse=True)
@@ -77,19 +74,18 @@ def render_page(
         detailed += 1
     if result is not None and not listed:
         listed = list(findings.render_section(result, style, max(rest, _MIN_FINDINGS)))
-    yield from _render_head(order, result, detailed)
-    yield from (*listed, *lines) if findings_first and not is_alone else (*lines, *listed)
-    yield "</main>"
-    yield f"<footer>Created by cfglint {VERSION} from configuration files only; nothing was executed.</footer>"
-    yield "</body>"
-    yield "</html>"
+    shown = [PageRun(estimate).estimate for estimate in order]
+    paths = list(dict.fromkeys(estimate.path for estimate in order))
+    first, second = (listed, lines) if findings_first and not is_alone else (lines, listed)
+    yield from render_frame(
+        f"cfglint: {paths[0]}" if len(paths) == 1 else "cfglint report",
+        _render_header(shown, paths, result),
+        (*_render_overview(shown, detailed), *first, *second),
+    )
 
 
-def _render_head(estimates: Sequence[RunEstimate], result: Result | None, detailed: int) -> Iterator[str]:
-    """Render everything above the first section: the head, the headline, the counts and the table of runs.
-
-    `detailed`: number of runs with a section.
-    """
+def render_frame(title: str, header: str, main: Iterable[str]) -> Iterator[str]:
+    """Render a page around `header` and `main`, which are HTML; its policy forbids everything but its styles."""
     styles = "".join([*_read_styles(), *list_colors()])
     digest = b64encode(sha256(styles.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -102,37 +98,33 @@ def _render_head(estimates: Sequence[RunEstimate], result: Result | None, detail
     yield '<meta name="color-scheme" content="light dark">'
     yield '<meta name="referrer" content="no-referrer">'
     yield f'<meta name="generator" content="cfglint {VERSION}">'
-    paths = list(dict.fromkeys(estimate.path for estimate in estimates))
-    yield f"<title>{f'cfglint: {escape_html(paths[0])}' if len(paths) == 1 else 'cfglint report'}</title>"
+    yield f"<title>{escape_html(title)}</title>"
     yield f"<style>{styles}</style>"
     yield "</head>"
     yield "<body>"
     yield '<a class="skip" href="#main">Skip to the report</a>'
-    shown = [PageRun(estimate).estimate for estimate in estimates]
-    kind = shown[0].worst.verdict.replace(" ", "-") if shown and shown[0].worst is not None else "unknown"
-    headline = escape_html(_describe_runs(shown)).replace(" %", "&nbsp;%").replace(" GiB", "&nbsp;GiB")
-    yield f'<header><p class="path">{_describe_paths(paths)}</p>'
-    yield f'<h1 class="{kind}">{headline}</h1>{_render_counts(result)}</header>'
+    yield f"<header>{header}</header>"
     yield '<main id="main">'
-    if len(shown) > 1:
-        yield '<section id="runs">'
-        yield _render_overview(shown, detailed)
-        if detailed < len(shown):
-            yield (
-                f'<p class="note">To keep this page small, {detailed} of {len(shown)} runs have details. '
-                "<code>cfglint estimate --format html FILE</code> shows one run.</p>"
-            )
-        yield "</section>"
+    yield from main
+    yield "</main>"
+    yield f"<footer>Created by cfglint {VERSION} from configuration files only; nothing was executed.</footer>"
+    yield "</body>"
+    yield "</html>"
+
+
+def _render_header(estimates: Sequence[RunEstimate], paths: Sequence[str], result: Result | None) -> str:
+    """Render the verdict as a headline, with the counts of findings below."""
+    worst = estimates[0].worst if estimates else None
+    kind = "unknown" if worst is None else worst.verdict.replace(" ", "-")
+    headline = escape_html(_describe_runs(estimates)).replace(" %", "&nbsp;%").replace(" GiB", "&nbsp;GiB")
+    name = escape_html(paths[0]) if len(paths) == 1 else format_count(len(paths), "run")
+    return f'<p class="path">cfglint · {name}</p><h1 class="{kind}">{headline}</h1>{_render_counts(result)}'
 
 
 def _read_styles() -> Iterator[str]:
     """Yield the lines of the style sheet without their indentation."""
     with open(os.path.join(os.path.dirname(__file__), "page.css"), encoding="utf-8") as file:
         yield from (f"{line.strip()}\n" for line in file if line.strip())
-
-
-def _describe_paths(paths: Sequence[str]) -> str:
-    return f"cfglint · {escape_html(paths[0]) if len(paths) == 1 else format_count(len(paths), 'run')}"
 
 
 def _describe_runs(estimates: Sequence[RunEstimate]) -> str:
@@ -178,7 +170,10 @@ def _render_counts(result: Result | None) -> str:
     return f'<ul class="counts">{"".join(items)}</ul>{missing}'
 
 
-def _render_overview(estimates: Sequence[RunEstimate], detailed: int) -> str:
+def _render_overview(estimates: Sequence[RunEstimate], detailed: int) -> Iterator[str]:
+    """Render the table of runs if there are several; `detailed`: number of runs with a section."""
+    if len(estimates) < 2:
+        return
     rows = []
     for number, estimate in enumerate(estimates):
         worst = estimate.worst
@@ -191,7 +186,14 @@ def _render_overview(estimates: Sequence[RunEstimate], detailed: int) -> str:
         place = "" if worst.place == "gpu" else f", {worst.place}"
         peak = f"{format_gib(worst.expected)} of {format_gib(worst.capacity)}"
         rows.append((link, render_badge(worst.verdict), f"{peak} <small>{worst.percent:,} %</small>", phase + place))
-    return render_table("Runs, worst first", ("run", "verdict", "peak", "phase"), rows, (2,), "", "stack")
+    yield '<section id="runs">'
+    yield render_table("Runs, worst first", ("run", "verdict", "peak", "phase"), rows, (2,), "", "stack")
+    if detailed < len(estimates):
+        yield (
+            f'<p class="note">To keep this page small, {detailed} of {len(estimates)} runs have details. '
+            "<code>cfglint estimate --format html FILE</code> shows one run.</p>"
+        )
+    yield "</section>"
 
 
 def _render_section(run: PageRun, name: str, is_alone: bool) -> Iterator[str]:
