@@ -95,12 +95,13 @@ def render_section(tables: Tables) -> Iterator[str]:
             settings = "<br>".join(f"<code>{escape_html(setting)}</code>" for setting in row.change)
             slowdown = "" if row.slowdown in (None, 1) else f", {words.format_slowdown(row.slowdown)}"
             kind = f" <small>{row.applicability}</small>" if row.change else ""
+            outcome = f"{render_badge(row.outcome)} " if row.change else ""
             body.append(
                 (
                     f"{name}{' ' + render_chip('best trade-off') if row.is_pareto else ''}",
-                    verdict if row.verdict is None else f"{render_badge(row.verdict)} {peak}",
+                    verdict if row.verdict is None else f'{render_badge(row.verdict)} <span class="n">{peak}</span>',
                     f"{settings}{kind}" if row.change else render_message(_describe_change(row)),
-                    "" if row.headroom is None else f"{render_badge(row.outcome)} {headroom} free{slowdown}",
+                    "" if row.headroom is None else f'{outcome}<span class="n">{headroom} free</span>{slowdown}',
                     f"batch {batch}",
                     *(f"{label} {price}" for label, price in zip(_PRICES, prices)),
                 )

@@ -31,7 +31,7 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 
 # Module and function that summarize a run for a format. With summaries, several processes can share a lint.
 _DIGESTS: Final[Mapping[str, tuple[str, str]]] = {
-    "html": ("estimate", "build_estimate"),
+    "html": ("html", "summarize_run"),
     "markdown": ("markdown", "run_row"),
 }
 

@@ -12,18 +12,24 @@ from collections.abc import Iterator, Sequence
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.estimate import build_estimate
 from cfglint_train.reports.html import page
+from cfglint_train.reports.html.run import PageRun, collect_run
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
-__all__ = ["build_estimate", "estimate", "report"]
+__all__ = ["estimate", "report", "summarize_run"]
+
+
+def summarize_run(run: Run) -> PageRun:
+    """Return the records of a run on the page of a lint, which its process can send to another."""
+    return collect_run(build_estimate(run), run, (), is_alone=False)
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Render the page of a lint: the findings, then the runs."""
-    estimates = result.digests or tuple(map(build_estimate, result.runs))
-    return page.render_page(result, estimates, result.runs, (), style, findings_first=True)
+    records = result.digests or tuple(map(summarize_run, result.runs))
+    return page.render_page(result, records, result.runs, (), style, findings_first=True)
 
 
 def estimate(
@@ -33,4 +39,5 @@ def estimate(
 
     Without `axes`, the grid varies GPU, micro batch and sequence length around the run's own values.
     """
-    return page.render_page(result, tuple(map(build_estimate, runs)), runs, axes, style, findings_first=False)
+    records = [PageRun(build_estimate(run)) for run in runs]
+    return page.render_page(result, records, runs, axes, style, findings_first=False)

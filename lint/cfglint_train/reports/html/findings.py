@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Document, Position
 from cfglint_train.documents.line_text import get_line_text
-from cfglint_train.findings.finding import Finding
+from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.wording import format_count
+from cfglint_train.foundation.wording import format_count, join_names
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.details import list_details, list_related_places
 from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_fix
@@ -30,40 +30,90 @@ _MAX_LINE: Final = 400
 def render_section(result: Result, style: Style, limit: int) -> Iterator[str]:
     """Render the section with the findings, file by file; infos are folded.
 
-    Beyond `limit` characters, a finding takes a line: its place, its rule and its message.
+    The text has about `limit` characters: the findings that matter less have only a headline, or are counted by rule.
     """
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
         yield '<p class="none">No findings.</p></section>'
         return
-    redact = build_redaction(result.secrets)
-    documents_by_path = collect_documents(result)
+    texts, is_shortened = _render_findings(result, style, limit)
+    omitted = [finding for finding in result.findings if id(finding) not in texts]
     by_path: dict[str, list[Finding]] = {}
     for finding in result.findings:
-        by_path.setdefault(finding.path, []).append(finding)
-    size = shortened = 0
+        if id(finding) in texts:
+            by_path.setdefault(finding.path, []).append(finding)
     for path, group in by_path.items():
         yield f'<section class="file"><h3>{escape_html(path)}</h3>'
-        infos = []
-        for finding in group:
-            is_short = size > limit
-            shortened += is_short
-            text = _render_finding(finding, style, redact, documents_by_path, () if is_short else group, is_short)
-            size += len(text)
-            if finding.severity == "info":
-                infos.append(text)
-            else:
-                yield text
+        yield from (texts[id(finding)] for finding in group if finding.severity != "info")
+        infos = [texts[id(finding)] for finding in group if finding.severity == "info"]
         if infos:
             yield render_details(format_count(len(infos), "info"), "\n".join(infos), "infos")
         yield "</section>"
-    if shortened:
-        yield (
-            f'<p class="note">{format_count(shortened, "finding")} only in short: '
-            "<code>cfglint FILE</code> shows them in full.</p>"
-        )
+    if omitted:
+        yield f'<h3>{len(omitted):,} more, by rule</h3><ul class="rules">'
+        yield from _list_rules(omitted, style)
+        yield "</ul>"
+    if is_shortened:
+        yield '<p class="note"><code class="copy">cfglint FILE</code> shows the findings of a file in full.</p>'
     yield "</section>"
+
+
+_HEADLINE: Final = 300
+"""Usual characters of a finding that has only a headline."""
+_RULE: Final = 140
+"""Usual characters of a rule with its count, without a place."""
+_FILE: Final = 60
+"""Usual characters of the heading of a file, without its path."""
+
+
+def _render_findings(result: Result, style: Style, limit: int) -> tuple[dict[int, str], bool]:
+    """Render errors, then warnings, then infos, in full or as headlines, by `id`; leave out those beyond the limit.
+
+    The second value is False if all are there in full.
+    """
+    redact, documents_by_path = build_redaction(result.secrets), collect_documents(result)
+    by_path: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        by_path.setdefault(finding.path, []).append(finding)
+    order = sorted(result.findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    texts, size, paths, is_shortened = dict[int, str](), 0, set[str](), False
+    for number, finding in enumerate(order):
+        size += (_FILE + len(finding.path)) * (finding.path not in paths)
+        others, rest = by_path[finding.path], limit - size
+        text = _render_finding(finding, style, redact, documents_by_path, others, is_short=False)
+        is_whole = len(text) + _HEADLINE * (len(order) - number - 1) <= rest or size + len(text) <= limit // 4
+        if not is_whole:
+            is_shortened = True
+            text = _render_finding(finding, style, redact, documents_by_path, (), is_short=True)
+            rules = {(other.severity, other.code): len(other.path) + _RULE for other in order[number:]}
+            if len(text) > rest - sum(rules.values()):
+                break
+        paths.add(finding.path)
+        texts[id(finding)] = text
+        size += len(text)
+    return texts, is_shortened
+
+
+def _list_rules(findings: Sequence[Finding], style: Style) -> Iterator[str]:
+    """Yield an item per rule and severity: its findings counted, and the first of their places."""
+    by_rule: dict[tuple[str, str, str], list[str]] = {}
+    for finding in sorted(findings, key=lambda item: SEVERITIES.index(item.severity)):
+        place = f"{finding.path}:{finding.start.line}"
+        by_rule.setdefault((finding.severity, finding.code, finding.name), []).append(place)
+    for (severity, code, name), places in by_rule.items():
+        yield (
+            f'<li class="{severity}"><span class="severity">{format_count(len(places), severity)}</span> '
+            f"{_render_rule(code, name, style)} <small>{escape_html(join_names(places, 1))}</small></li>"
+        )
+
+
+def _render_rule(code: str, name: str, style: Style) -> str:
+    """Render the code and the name of a rule, as a link if its page has a URL."""
+    page, rule = style.build_page_url(code, name), escape_html(f"{code} {name}")
+    if page is None or not page.startswith("https://"):
+        return rule
+    return f'<a href="{escape_html(page)}" rel="noreferrer">{rule}</a>'
 
 
 _CHIPS: Final = {"stated": "from your file", "followed": "from defaults", "assumed": "assumed", "unknown": "unknown"}
@@ -78,10 +128,7 @@ def _render_finding(
     others: Sequence[Finding],
     is_short: bool,
 ) -> str:
-    page = style.build_page_url(finding.code, finding.name)
-    rule = escape_html(f"{finding.code} {finding.name}")
-    if page is not None and page.startswith("https://"):
-        rule = f'<a href="{escape_html(page)}" rel="noreferrer">{rule}</a>'
+    rule = _render_rule(finding.code, finding.name, style)
     parts = [
         f'<article class="finding {finding.severity}">',
         f'<h4><span class="severity">{finding.severity}</span> {render_message(redact(finding.message))}</h4>',

@@ -33,6 +33,7 @@ def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstima
         f'<p class="note">{f"Down: {down}. " if down else ""}Across: {across}. Peak of a step in GiB, or of the '
         "evaluation (e): ✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit. The stated run is framed.</p>"
     )
+    yield from _describe_gpus([cell for cell in cells if _is_stated(cell, stated, estimate, is_any_gpu=True)])
     yield '<div class="grids">'
     for label, group in groupby(cells, key=lambda cell: ", ".join(_format_axes(outer, cell))):
         yield _render_table(label, list(group), rows, columns, stated, estimate, subject)
@@ -41,6 +42,13 @@ def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstima
     yield f'<p class="note">Other values: <code class="copy">{command}</code></p>'
     for name in find_idle_axes(cells, axes):
         yield f'<p class="note"><code>{escape_html(_NAMES.get(name, name))}</code> has no effect on this estimate.</p>'
+
+
+def _describe_gpus(cells: Sequence[Cell]) -> Iterator[str]:
+    """Name the GPUs on which the run fits with its own values; `cells` have these, each on another GPU."""
+    if any(cell.verdict is not None and "gpu" in cell.changes for cell in cells):
+        names = [escape_html(cell.changes["gpu"] or "the stated GPU") for cell in cells if cell.verdict == "fits"]
+        yield f"<p>As it is, the run fits on <b>{', '.join(names) or 'none of these GPUs'}</b>.</p>"
 
 
 def _spell_command(axes: Sequence[Axis], path: str) -> str:

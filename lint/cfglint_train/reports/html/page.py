@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import groupby
 
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation.redact import build_redaction
@@ -25,7 +26,14 @@ from cfglint_train.reports.html.markup import (
     render_message,
     render_table,
 )
-from cfglint_train.reports.html.run import PageRun, collect_run, describe_run, rank_estimate, render_run
+from cfglint_train.reports.html.run import (
+    PageRun,
+    collect_run,
+    describe_run,
+    rank_estimate,
+    render_run,
+    render_short_change,
+)
 from cfglint_train.reports.html.timeline import list_colors
 from cfglint_train.reports.style import Style
 from cfglint_train.runs.run import Run
@@ -34,19 +42,22 @@ from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
 MAX_SIZE: Final = 40_000
-"""Characters of a page. Beyond them, a run is only a row of the table, and a finding has only its headline."""
-_FRAME: Final = 9_500
-_ROW: Final = 250
-"""Characters of the page around its sections, and of a run in the table of runs."""
-_RUN: Final = 13_000
+"""Characters of a page. The runs and findings that would exceed them are named or counted, with the command for all."""
+_FRAME: Final = 10_000
+"""Characters of the page around its sections."""
+_ROWS: Final = 20
+"""Runs in the table of runs, the worst ones; the others are listed by verdict and folder."""
+_CHANGES: Final = 10
+"""Rows of that table with the best change, and the largest number of runs with details."""
+_LIST: Final = 5_000
+"""Characters of the list of the other runs."""
+_RUN: Final = 12_500
 """Characters kept for the details of the worst run on a page that begins with findings."""
-_MIN_FINDINGS: Final = 3_000
-"""Characters kept for findings, however large the rest of the page is."""
 
 
 def render_page(
     result: Result | None,
-    estimates: Sequence[RunEstimate],
+    records: Sequence[PageRun],
     estimated_runs: Sequence[Run | StatedPlan],
     axes: Sequence[Axis],
     style: Style,
@@ -54,33 +65,44 @@ def render_page(
 ) -> Iterator[str]:
     """Render the whole page, piece by piece.
 
-    `estimated_runs` are the runs of `estimates`, in the same order, or empty if other processes estimated them.
+    `estimated_runs` are the runs of `records`, in the same order, or empty if other processes estimated them.
     """
-    runs_by_record = dict(zip(map(id, estimates), estimated_runs))
-    order = sorted(estimates, key=lambda estimate: estimate.path)
-    order.sort(key=lambda estimate: rank_estimate(PageRun(estimate).estimate), reverse=True)
-    is_alone, rest = len(order) == 1, MAX_SIZE - _FRAME - _ROW * len(order)
+    runs_by_record = dict(zip(map(id, records), estimated_runs))
+    order = sorted(records, key=lambda record: record.written.path)
+    order.sort(key=lambda record: rank_estimate(record.estimate), reverse=True)
+    is_alone, rest = len(order) == 1, MAX_SIZE - _FRAME
+
+    def complete(record: PageRun, axes: Sequence[Axis]) -> PageRun:
+        run = runs_by_record.get(id(record))
+        is_complete = run is None or (record.fit is not None and not axes and not is_alone)
+        return record if is_complete else collect_run(record.written, run, axes, is_alone)
+
+    rows = [] if is_alone else [*(complete(record, ()) for record in order[:_CHANGES]), *order[_CHANGES:]]
+    rest -= sum(map(len, _render_overview(rows, len(rows))))
     lines, listed, detailed = list[str](), list[str](), 0
+    least = 0 if result is None else sum(map(len, findings.render_section(result, style, 0)))
     if findings_first and not is_alone and result is not None:
-        listed = list(findings.render_section(result, style, rest - _RUN))
+        listed = list(findings.render_section(result, style, max(rest - _RUN, least)))
         rest -= sum(map(len, listed))
-    for estimate in order:
-        run = collect_run(estimate, runs_by_record.get(id(estimate)), axes, is_alone)
+    else:
+        rest -= least
+    for number, record in enumerate(order[:_CHANGES]):
+        run = complete(record, axes) if is_alone or axes else rows[number]
         section = list(_render_section(run, f"run-{detailed}", is_alone))
-        rest -= sum(map(len, section))
-        if detailed and rest < 0:
+        if not is_alone and sum(map(len, section)) > rest:
             break
+        rest -= sum(map(len, section))
         lines += section
         detailed += 1
     if result is not None and not listed:
-        listed = list(findings.render_section(result, style, max(rest, _MIN_FINDINGS)))
-    shown = [PageRun(estimate).estimate for estimate in order]
-    paths = list(dict.fromkeys(estimate.path for estimate in order))
+        listed = list(findings.render_section(result, style, max(rest, 0) + least))
+    shown = [record.estimate for record in order]
+    paths = list(dict.fromkeys(estimate.path for estimate in shown))
     first, second = (listed, lines) if findings_first and not is_alone else (lines, listed)
     yield from render_frame(
         f"cfglint: {paths[0]}" if len(paths) == 1 else "cfglint report",
         _render_header(shown, paths, result),
-        (*_render_overview(shown, detailed), *first, *second),
+        (*_render_overview(rows, detailed), *first, *second),
     )
 
 
@@ -116,7 +138,7 @@ def _render_header(estimates: Sequence[RunEstimate], paths: Sequence[str], resul
     """Render the verdict as a headline, with the counts of findings below."""
     worst = estimates[0].worst if estimates else None
     kind = "unknown" if worst is None else worst.verdict.replace(" ", "-")
-    headline = escape_html(_describe_runs(estimates)).replace(" %", "&nbsp;%").replace(" GiB", "&nbsp;GiB")
+    headline = render_message(_describe_runs(estimates)).replace(" %", "&nbsp;%").replace(" GiB", "&nbsp;GiB")
     name = escape_html(paths[0]) if len(paths) == 1 else format_count(len(paths), "run")
     return f'<p class="path">cfglint · {name}</p><h1 class="{kind}">{headline}</h1>{_render_counts(result)}'
 
@@ -170,44 +192,80 @@ def _render_counts(result: Result | None) -> str:
     return f'<ul class="counts">{"".join(items)}</ul>{missing}'
 
 
-def _render_overview(estimates: Sequence[RunEstimate], detailed: int) -> Iterator[str]:
+def _render_overview(runs: Sequence[PageRun], detailed: int) -> Iterator[str]:
     """Render the table of runs if there are several; `detailed`: number of runs with a section."""
-    if len(estimates) < 2:
+    if not runs:
         return
     rows = []
-    for number, estimate in enumerate(estimates):
-        worst = estimate.worst
-        path = escape_html(estimate.path)
+    for number, run in enumerate(runs[:_ROWS]):
+        worst = run.estimate.worst
+        path = escape_html(run.estimate.path)
         link = f'<a href="#run-{number}">{path}</a>' if number < detailed else path
         if worst is None:
-            rows.append((link, "not estimated", "", ""))
+            gap = run.estimate.not_checked
+            rows.append((link, "not estimated", "", "" if gap is None else render_message(gap.message)))
             continue
         phase = Phase(worst.phase, "").title.removeprefix("the ")
         place = "" if worst.place == "gpu" else f", {worst.place}"
-        peak = f"{format_gib(worst.expected)} of {format_gib(worst.capacity)}"
-        rows.append((link, render_badge(worst.verdict), f"{peak} <small>{worst.percent:,} %</small>", phase + place))
+        size = f"{format_gib(worst.expected)} of {format_gib(worst.capacity)} <small>{worst.percent:,} %</small>"
+        rows.append(
+            (
+                link,
+                render_badge(worst.verdict),
+                f'<span class="n">{size}</span><br>{phase}{place}',
+                render_short_change(run),
+            )
+        )
     yield '<section id="runs">'
-    yield render_table("Runs, worst first", ("run", "verdict", "peak", "phase"), rows, (2,), "", "stack")
-    if detailed < len(estimates):
+    yield render_table("Runs, worst first", ("run", "verdict", "peak", "best change"), rows, (), "", "stack")
+    yield from _render_others([run.estimate for run in runs[_ROWS:]])
+    if detailed < len(runs):
         yield (
-            f'<p class="note">To keep this page small, {detailed} of {len(estimates)} runs have details. '
-            "<code>cfglint estimate --format html FILE</code> shows one run.</p>"
+            f'<p class="note">To keep this page small, {detailed} of {len(runs)} runs have details. '
+            '<code class="copy">cfglint estimate --format html FILE</code> shows one run.</p>'
         )
     yield "</section>"
+
+
+def _render_others(estimates: Sequence[RunEstimate]) -> Iterator[str]:
+    """Name the runs beyond the table by verdict and folder, folded, until `_LIST` characters are used."""
+    rest = _LIST
+    for verdict, group in groupby(estimates, key=_name_verdict):
+        members = list(group)
+        by_folder: dict[str, list[str]] = {}
+        for estimate in members:
+            folder, name = os.path.split(estimate.path)
+            percent = "" if estimate.worst is None else f" <small>{estimate.worst.percent:,}&#8239;%</small>"
+            text = f"{escape_html(name)}{percent}"
+            rest -= len(text) + 2 + (folder not in by_folder) * (len(folder) + 25)
+            if rest < 0:
+                break
+            by_folder.setdefault(folder, []).append(text)
+        omitted = len(members) - sum(map(len, by_folder.values()))
+        items = [
+            f"<li><b>{escape_html(folder or '.')}</b> {', '.join(names)}</li>" for folder, names in by_folder.items()
+        ]
+        if omitted:
+            items.append(f"<li>{omitted:,} more: <code>cfglint estimate</code> lists them</li>")
+        title = _VERBS[verdict][len(members) > 1] if verdict in _VERBS else verdict
+        yield render_details(f"{len(members):,} more {title}", f'<ul class="notes">{"".join(items)}</ul>')
+
+
+def _name_verdict(estimate: RunEstimate) -> str:
+    return "not estimated" if estimate.worst is None else estimate.worst.verdict
 
 
 def _render_section(run: PageRun, name: str, is_alone: bool) -> Iterator[str]:
     """Render a run; several runs are folded below their headlines."""
     if is_alone:
         yield f'<section id="{name}">'
-        yield from render_run(run, name, 2)
+        yield from render_run(run, name, 2, is_full=True)
         yield "</section>"
         return
     estimate = run.estimate
     badge = "" if estimate.worst is None else render_badge(estimate.worst.verdict)
     yield f'<section class="run" id="{name}">'
-    yield render_details(
-        f"<h2>{escape_html(estimate.path)}</h2> {badge}",
-        f'<p class="verdict">{escape_html(describe_run(estimate))}</p>' + "\n".join(render_run(run, name, 3)),
-    )
+    headline = f'<p class="verdict">{render_message(describe_run(estimate))}</p>'
+    body = "\n".join((headline, *render_run(run, name, 3, is_full=False)))
+    yield render_details(f"<h2>{escape_html(estimate.path)}</h2> {badge}", body)
     yield "</section>"

@@ -61,9 +61,10 @@ def rank_estimate(estimate: RunEstimate) -> tuple[int, float]:
 def collect_run(estimate: RunEstimate, run: Run | StatedPlan | None, axes: Sequence[Axis], is_alone: bool) -> PageRun:
     """Return the records of a run; without `run`, only its estimate is available.
 
-    A run that shares its page with others has a grid only if `axes` are set.
+    A run that shares its page with others has a grid only if `axes` are set, and changes only if it may not fit.
     """
-    if run is None:
+    worst = PageRun(estimate).estimate.worst
+    if run is None or (not is_alone and not axes and (worst is None or worst.verdict == "fits")):
         return PageRun(estimate)
     alternatives: Alternatives | None = None
     corrected: Run | StatedPlan = run
@@ -97,21 +98,26 @@ def describe_run(estimate: RunEstimate) -> str:
     return f"Not estimated{'' if estimate.not_checked is None else f': {estimate.not_checked.message}'}"
 
 
-def render_run(run: PageRun, name: str, level: int) -> Iterator[str]:
-    """Render the parts of a run below its headline; `level` is that of the headings."""
+def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[str]:
+    """Render the parts of a run below its headline; `level` is that of the headings.
+
+    Unless `is_full`, the folded numbers are left out, and so are the host and the disk.
+    """
     estimate, subject = run.estimate, escape_html(run.estimate.path)
     heading = f"h{level}"
     yield f'<p class="facts">{" · ".join(_list_facts(estimate))}</p>'
     if estimate.not_checked is not None:
-        yield f'<p class="change">{render_message(estimate.not_checked.help or estimate.not_checked.message)}</p>'
+        advice = render_message(estimate.not_checked.help or estimate.not_checked.message)
+        yield f'<section class="change"><{heading}>To get an estimate</{heading}><p>{advice}</p></section>'
     yield from _render_meant(run.written)
     yield from _render_change(run, heading)
     capacity = next((phase.gpu.capacity for phase in estimate.phases if phase.gpu is not None), None)
     after = run.fit.solution.timeline if run.fit is not None and run.fit.solution is not None else ()
     if estimate.timeline:
         yield f"<section><{heading}>Memory over the run</{heading}>"
-        yield render_timeline(estimate.timeline, after, capacity, subject)
-        yield from _render_components(estimate, subject)
+        yield render_timeline(estimate.timeline, after, capacity, subject if is_full else None)
+        if is_full:
+            yield from _render_components(estimate, subject)
         yield "</section>"
     if run.fit is not None and run.fit.rungs:
         yield f"<section><{heading}>What each change would do</{heading}>"
@@ -121,7 +127,8 @@ def render_run(run: PageRun, name: str, level: int) -> Iterator[str]:
         yield f"<section><{heading}>On which GPU it fits</{heading}>"
         yield from render_grid(run.axes, run.cells, estimate, subject)
         yield "</section>"
-    yield from _render_other_places(estimate, heading, subject)
+    if is_full:
+        yield from _render_other_places(estimate, heading, subject)
     yield from _render_grounds(estimate, heading, name)
 
 
@@ -175,6 +182,19 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
     if fit.offload is not None:
         yield f"<p>{render_message(fit.offload)}</p>"
     yield "</section>"
+
+
+def render_short_change(run: PageRun) -> str:
+    """Render the best change in a cell, or the hardware that is needed; empty if the run fits or is not known."""
+    fit = run.fit
+    if fit is None:
+        return ""
+    settings = [_CORRECTION] if run.written.corrected is not None else []
+    settings += [] if fit.solution is None else fit.solution.settings
+    changes = "<br>".join(f"<code>{escape_html(setting)}</code>" for setting in settings)
+    if fit.solution is not None:
+        return f"{changes} → {format_gib(fit.solution.expected)} {render_badge(fit.solution.verdict)}"
+    return changes or render_message(run.need)
 
 
 _CORRECTION: Final = "correct the misspelled keys"

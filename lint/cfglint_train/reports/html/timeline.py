@@ -14,10 +14,12 @@ _WIDTH: Final = 999
 """Width of a bar in units of its drawing, which is as wide as its cell."""
 
 
-def render_timeline(moments: Sequence[Moment], after: Sequence[Moment], capacity: int | None, subject: str) -> str:
+def render_timeline(
+    moments: Sequence[Moment], after: Sequence[Moment], capacity: int | None, subject: str | None
+) -> str:
     """Render the bars of a run, each with a thin bar for the run after the change if there is one.
 
-    The numbers by kind are folded below the bars.
+    The numbers by kind are folded below the bars, in a region with the label `subject`; without one, they are left out.
     """
     if not moments:
         return ""
@@ -29,30 +31,27 @@ def render_timeline(moments: Sequence[Moment], after: Sequence[Moment], capacity
         for moment, step in zip(moments, [steps[0], *steps])
     )
     changed = '<th scope="col" class="n">after the change</th>' if after else ""
-    legend = "".join(f'<li class="k-{kind}">{kind}</li>' for kind in list_kinds((*moments, *after)))
+    legend = "".join(f'<li class="{KINDS[kind].letter}">{kind}</li>' for kind in list_kinds((*moments, *after)))
     limit = "" if capacity is None else f'<li class="limit">capacity {format_gib(capacity)}</li>'
     thin = '<li class="thin">thin bar: after the change</li>' if after else ""
-    kinds = list_kinds(moments)
-    numbers = render_table(
-        "One GPU: kinds of memory",
-        ("Phase", *kinds),
-        [
-            (
-                name_moment(moment),
-                *(format_gib(moment.kinds[kind]) if kind in moment.kinds else "" for kind in kinds),
-            )
-            for moment in moments
-        ],
-        tuple(range(1, len(kinds) + 1)),
-        subject,
-    )
     return (
         f'<ul class="legend">{legend}{limit}{thin}</ul>\n'
         f'<table class="time"><caption>One GPU, phase by phase</caption><thead><tr><th scope="col">phase</th>'
         f'<th scope="col" class="b">memory</th><th scope="col" class="n">expected</th>'
         f'<th scope="col" class="n">interval</th><th scope="col">verdict</th>{changed}</tr></thead>\n'
-        f"<tbody>{rows}</tbody></table>\n{render_details('Numbers by kind of memory', numbers)}"
+        f"<tbody>{rows}</tbody></table>\n{'' if subject is None else _render_numbers(moments, subject)}"
     )
+
+
+def _render_numbers(moments: Sequence[Moment], subject: str) -> str:
+    kinds = list_kinds(moments)
+    rows = [
+        (name_moment(moment), *(format_gib(moment.kinds[kind]) if kind in moment.kinds else "" for kind in kinds))
+        for moment in moments
+    ]
+    head = ("Phase", *kinds)
+    table = render_table("One GPU: kinds of memory", head, rows, tuple(range(1, len(head))), subject)
+    return render_details("Numbers by kind of memory", table)
 
 
 def _render_row(moment: Moment, after: Moment | None, capacity: int | None, top: int, is_new: bool) -> str:
@@ -79,7 +78,7 @@ def _draw_bar(moment: Moment, capacity: int | None, top: int, kind: str) -> str:
 
 def _draw_parts(moment: Moment, top: int) -> Iterator[str]:
     for kind, start, width in divide_bar(moment.kinds, top, _WIDTH):
-        yield f'<path class="k-{kind}" d="M{start} 0h{width}v1h-{width}z"/>'
+        yield f'<path class="{KINDS[kind].letter}" d="M{start} 0h{width}v1H{start}z"/>'
 
 
 def _draw_capacity(capacity: int | None, top: int) -> str:
@@ -88,5 +87,5 @@ def _draw_capacity(capacity: int | None, top: int) -> str:
 
 def list_colors() -> Iterator[str]:
     """Yield the style rule of each kind of memory."""
-    for name, kind in KINDS.items():
-        yield f".k-{name}{{fill:{kind.color};--k:{kind.color}}}"
+    for kind in KINDS.values():
+        yield f".{kind.letter}{{fill:{kind.color};--k:{kind.color}}}"
