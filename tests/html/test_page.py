@@ -204,6 +204,24 @@ def test_the_timeline_adds_up():
         assert (moment.expected, moment.verdict) == (phase.gpu.expected, phase.gpu.verdict)
 
 
+@pytest.mark.parametrize(
+    ("pin", "name"), [("", "step 1"), ("deepspeed==0.13.2\n", "step 1"), ("deepspeed==0.13.1\n", "every step")]
+)
+def test_deepspeed_creates_optimizer_states_in_the_first_step_since_0_13_2(tmp_path, pin, name):
+    (tmp_path / "requirements.txt").write_text(pin)
+    (tmp_path / "zero.json").write_text('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
+    (tmp_path / "run.yaml").write_text(f"{AXOLOTL}deepspeed: zero.json\n")
+    with change_directory(tmp_path):
+        (run,) = api.estimate(["run.yaml"], api.Options(gpu="H100", nodes=1, gpus_per_node=2)).raw.runs
+    moments = timeline.build_timeline(run)
+    assert moments[1].step == name
+    backward = [moment for moment in moments if moment.phase == "backward"]
+    first, last = backward[0], backward[-1]
+    assert ("optimizer" in first.kinds, "optimizer" in last.kinds) == (True, True)
+    # The master weights exist from the start, the moments of Adam do not.
+    assert (first.kinds["optimizer"] < last.kinds["optimizer"]) == (name == "step 1")
+
+
 def test_every_component_of_a_gpu_has_a_kind():
     for component in COMPONENTS:
         if component.kind not in ("host", "disk"):
