@@ -124,6 +124,32 @@ def read_body(text: str) -> str:
     return entities.unescape(re.sub("<[^>]*>", " ", body.replace("&nbsp;", " ").replace("&#8239;", " ")))
 
 
+def check_timeline(page: str, run: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Compare the bars of a page, row by row, with the timelines of `estimate` and of the change of `fit`."""
+    after = (
+        {}
+        if changes["solution"] is None
+        else {(moment["step"], moment["phase"]): moment for moment in changes["solution"]["timeline"]}
+    )
+    drawn = re.findall('<table class="time">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)[0].strip().split("</tr>\n")
+    assert len(drawn) >= len(run["timeline"]) > 2
+    for row, moment in zip(drawn, run["timeline"]):
+        changed = after.get((moment["step"], moment["phase"]))
+        bars = re.findall('<svg class="(.*?)".*?>(.*?)</svg>', row)
+        assert [kind for kind, _ in bars] == ["bar", "thin"][: 1 + (changed is not None)]
+        for (_, bar), drawn_moment in zip(bars, filter(None, (moment, changed))):
+            letters = [timeline.KINDS[kind].letter for kind in drawn_moment["kinds"]]
+            shown = re.findall('<path class="([A-Z])"', bar)
+            assert shown == [letter for letter in letters if letter in shown]
+        numbers = [f"{format_gib(moment['expected'])} {moment['percent']:,} %"]
+        ends = [f"{moment[end] / 2**30:,.1f}" for end in ("low", "high")]
+        numbers += ["" if ends[0] == ends[1] else " to ".join(ends), moment["verdict"]]
+        if changed is not None:
+            numbers.append(f"{format_gib(changed['expected'])} {changed['verdict']}")
+        cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall('<td(?: class="n[^>]*)?>(.*?)</td>', row)]
+        assert [cell.replace("&#8239;", " ") for cell in cells] == numbers
+
+
 def check_page(path: Path, *flags: str) -> None:
     """Compare a page with the JSON reports of the same run: every number, the verdicts, the cells; and its size."""
     folder, name = path.parent, path.name
@@ -153,6 +179,11 @@ def check_page(path: Path, *flags: str) -> None:
     assert f"{format_gib(worst['capacity'])}" in headline
     assert headline.endswith(f"({worst['percent']:,} %)")
     (changes,) = fit["runs"]
+    check_timeline(page, run, changes)
+    rungs = re.findall(r'<td class="number">−(.*?)</td><td class="number">(.*?) <span class="badge [^>]*>(.*?)<', page)
+    assert rungs == [
+        (format_gib(rung["saved"]), format_gib(rung["after"]), rung["verdict"]) for rung in changes["rungs"]
+    ]
     if worst["place"] == "gpu":
         assert (changes["verdict"], changes["expected"]) == (worst["verdict"], worst["expected"])
     if changes["solution"] is not None:
@@ -378,6 +409,11 @@ def test_a_page_of_many_runs_names_or_counts_all_within_its_size(tmp_path, count
         rows = re.findall("<tr>(.*?)</tr>", re.findall('<section id="runs">.*?</table>', text, re.DOTALL)[0])[1:]
         assert len(rows) == min(count, 20)
         assert worst.path in rows[0]
+        ranked = sorted(estimates, key=lambda item: -item.worst.expected)
+        for row, item in zip(rows, ranked):
+            assert f">{item.worst.verdict}<" in row
+            assert f"{format_gib(item.worst.expected)} of {format_gib(item.worst.capacity)}" in row
+            assert f"<small>{item.worst.percent} %</small>" in row
         assert " → " in rows[0]
         assert '<span class="badge fits">' in rows[0]
         names = re.findall(r"(\d+)\.yaml <small>", re.findall('<section id="runs">.*?</section>', text, re.DOTALL)[0])
