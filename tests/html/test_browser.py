@@ -71,6 +71,25 @@ def report() -> str:
     return run_cfglint("estimate", "--isolated", "--format", "html", "axolotl.yaml", cwd=folder).out
 
 
+UNKNOWN = "base_model: my/model-8b\nmicro_batch_size: 4\nsequence_len: 2048\nlearning_rate: 1e-5\nbf16: true\n"
+
+
+@pytest.fixture(scope="module")
+def pages(report, tmp_path_factory) -> dict[str, str]:
+    """Pages of each kind: a run that does not fit, an unknown model, several runs, several kinds of hardware."""
+    folder = tmp_path_factory.mktemp("unknown")
+    (folder / "train.yaml").write_text(UNKNOWN)
+    across = ("fit", "--isolated", "--across", "H100x8,RTX4090x2", "--output-format", "html", "axolotl.yaml")
+    pages_by_name = {
+        "run": report,
+        "unknown": run_cfglint("estimate", "--isolated", "--format", "html", "train.yaml", cwd=folder).out,
+        "runs": render_folder(FIXTURES / "cases"),
+        "hardware": run_cfglint(*across, cwd=isolate_folder(FIRES)).out,
+    }
+    assert "Not estimated: " in pages_by_name["unknown"]
+    return pages_by_name
+
+
 def test_the_bars_are_as_long_as_the_numbers(opened, report):
     opened_page = opened(report)
     (record,) = api.estimate(isolate_folder(FIRES) / "axolotl.yaml", api.Options(isolated=True)).runs
@@ -104,8 +123,9 @@ def test_a_command_is_selected_by_a_click(opened, report):
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
-def test_no_page_is_wider_than_its_window(opened, report, width):
-    opened_page = opened(report, viewport={"width": width, "height": 800}, java_script_enabled=True)
+@pytest.mark.parametrize("name", ["run", "unknown", "runs", "hardware"])
+def test_no_page_is_wider_than_its_window(opened, pages, name, width):
+    opened_page = opened(pages[name], viewport={"width": width, "height": 800}, java_script_enabled=True)
     opened_page.unfold()
     assert opened_page.page.evaluate("document.documentElement.scrollWidth") <= width
     for drawing in opened_page.page.locator("svg.bar").all():
@@ -117,12 +137,12 @@ def test_no_page_is_wider_than_its_window(opened, report, width):
 
 @pytest.mark.parametrize("width", [360, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_inaccessible(opened, report, scheme, width):
+@pytest.mark.parametrize("name", ["run", "unknown", "runs", "hardware"])
+def test_nothing_is_inaccessible(opened, pages, name, scheme, width):
     """Run axe-core's rules, including contrast, with every table unfolded."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
-    opened_page = opened(
-        report, color_scheme=scheme, viewport={"width": width, "height": 800}, bypass_csp=True, java_script_enabled=True
-    )
+    context = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+    opened_page = opened(pages[name], **context, bypass_csp=True, java_script_enabled=True)
     opened_page.unfold()
     violations = axe.Axe().run(opened_page.page, options={"resultTypes": ["violations"]}).response["violations"]
     assert [(rule["id"], [node["html"][:200] for node in rule["nodes"]][:3]) for rule in violations] == []
