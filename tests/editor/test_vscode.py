@@ -104,6 +104,11 @@ def test_problems_are_those_of_the_command_line_and_the_report_opens(code: VSCod
         inner.get_by_text("96.9 GiB expected").first.wait_for()
         inner.locator("svg.bar").first.scroll_into_view_if_needed()
         inner.locator("svg.bar").first.wait_for()
+        # The styles apply although the panel forbids scripts: without them, a bar is higher than a line.
+        box = inner.locator("svg.bar").first.bounding_box()
+        assert 15 < box["height"] < 30 < box["width"]
+        inner.locator("summary", has_text="Numbers by kind of memory").click()
+        inner.get_by_role("rowheader", name="save").last.wait_for()
 
 
 def test_fixes_hover_and_budget(code: VSCode, repository: Path) -> None:

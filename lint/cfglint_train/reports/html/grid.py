@@ -47,8 +47,12 @@ def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstima
 def _describe_gpus(cells: Sequence[Cell]) -> Iterator[str]:
     """Name the GPUs on which the run fits with its own values; `cells` have these, each on another GPU."""
     if any(cell.verdict is not None and "gpu" in cell.changes for cell in cells):
-        names = [escape_html(cell.changes["gpu"] or "the stated GPU") for cell in cells if cell.verdict == "fits"]
-        yield f"<p>As it is, the run fits on <b>{', '.join(names) or 'none of these GPUs'}</b>.</p>"
+        fitting, tight = (
+            ", ".join(escape_html(cell.changes["gpu"] or "the stated GPU") for cell in cells if cell.verdict == verdict)
+            for verdict in ("fits", "tight")
+        )
+        beside = f", and is tight on <b>{tight}</b>" if tight else ""
+        yield f"<p>As it is, the run fits on <b>{fitting or 'none of these GPUs'}</b>{beside}.</p>"
 
 
 def _spell_command(axes: Sequence[Axis], path: str) -> str:
