@@ -75,6 +75,7 @@ def _draw_report(page: Any) -> None:
     page.locator(".codelens-decoration a", has_text="does not fit").click()
     inner = page.frame_locator("iframe.webview").frame_locator("iframe")
     inner.locator("svg.bar").first.wait_for()
+    inner.locator("svg.bar").nth(1).scroll_into_view_if_needed()
     _take_picture(page, "editor-report.png")
 
 
