@@ -15,8 +15,8 @@ from cfglint_train.memory.components import OPTIMIZER, PAGED
 
 _LAZY: Final = ("none", "ddp", "fsdp1", "fsdp2", "zero")
 """Strategies under which the optimizer creates its states in its first update."""
-LAZY_DEEPSPEED: Final = "0.13.2"
-"""First release of DeepSpeed under which it does so."""
+LAZY_SINCE: Final = ("deepspeed", "0.13.2")
+"""The package behind `zero`, and its first release under which the optimizer does so."""
 
 
 def build_first_step_budget(phase: str, budget: Budget, is_eager: bool) -> Budget:

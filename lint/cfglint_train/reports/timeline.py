@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.memory.budget import STEP_PHASES, Budget, Phase, compute_verdict
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import MASTER, OPTIMIZER, PAGED, RESTORED
-from cfglint_train.memory.first_step import LAZY_DEEPSPEED, build_first_step_budget
+from cfglint_train.memory.first_step import LAZY_SINCE, build_first_step_budget
 from cfglint_train.records import Moment
 from cfglint_train.runs.run import Run
 
@@ -68,7 +68,7 @@ def build_timeline(run: Run | StatedPlan) -> tuple[Moment, ...]:
     capacity = run.hardware.get_capacity("gpu")
     phases = [phase for phase in run.estimate.phases if phase.gpu is not None]
     steps = [phase for phase in phases if phase.name in STEP_PHASES]
-    is_eager = isinstance(run, Run) and run.releases.is_at_least("deepspeed", LAZY_DEEPSPEED) is False
+    is_eager = isinstance(run, Run) and run.releases.is_at_least(*LAZY_SINCE) is False
     first = [(phase, build_first_step_budget(phase.name, _require_gpu(phase), is_eager)) for phase in steps]
     is_distinct = any(budget is not phase.gpu and budget != phase.gpu for phase, budget in first)
     rows = [(_STEPS[phase.name], phase.name, _require_gpu(phase)) for phase in phases if phase.name in _BEFORE]
