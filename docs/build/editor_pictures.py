@@ -74,10 +74,8 @@ def _draw_fix(page: Any) -> None:
 def _draw_report(page: Any) -> None:
     page.locator(".codelens-decoration a", has_text="does not fit").click()
     inner = page.frame_locator("iframe.webview").frame_locator("iframe")
-    chart = inner.locator(".chart").first
-    chart.scroll_into_view_if_needed()
-    inner.locator(".chart svg").first.wait_for()
-    chart.evaluate("chart => chart.scrollIntoView()")
+    inner.locator("svg.bar").first.wait_for()
+    inner.locator("svg.bar").nth(1).scroll_into_view_if_needed()
     _take_picture(page, "editor-report.png")
 
 

@@ -11,7 +11,7 @@ from run import REPOSITORY, run_cfglint
 
 TARGET = REPOSITORY / "docs" / "images" / "report.png"
 _REPORT = ("estimate", "--isolated", "--format", "html", "--gpu", "H100", "fixtures/rules/MEM002/fires/axolotl.yaml")
-_SIZE = "1100,820"
+_SIZE = "1100,900"
 
 
 def draw() -> None:
@@ -26,7 +26,7 @@ def draw() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
         page.write_text(run_cfglint(*_REPORT), encoding="utf-8")
-        options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=5000")
+        options = ("--headless=new", "--no-sandbox", "--hide-scrollbars")
         sizes = (f"--window-size={_SIZE}", f"--user-data-dir={folder}/profile", f"--screenshot={TARGET}")
         subprocess.run([browser, *options, *sizes, page.as_uri()], check=True, capture_output=True, timeout=120)
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Ground,
         Holding,
         Model,
+        Moment,
         NotChecked,
         OwnRuns,
         Peak,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         RunFacts,
         RunFit,
         Rung,
+        Setting,
         Solution,
     )
     from cfglint_train.repository.documents import SkippedFile
@@ -70,11 +72,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULTS", "AcrossResult", "Applied", "Budget", "CheckedFile", "Comparison", "Component", "Edit",
     "EstimateResult", "FactError", "Failure", "FieldChange", "Finding", "FitResult", "Fix", "FixResult", "Ground",
-    "HardwareRow", "Holding", "LintResult", "Model", "NotChecked", "Offer", "OptionError", "Options", "OwnRuns",
-    "Peak", "Phase", "Refused", "RelatedPlace", "ReleaseChange", "Room", "RunAcross", "RunChange", "RunCost",
-    "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung", "SettingsError", "SkippedFile", "Solution",
-    "UnsupportedFiles", "UsageError", "accept", "compare", "estimate", "fit", "fit_across", "fix", "ignore", "lint",
-    "rules", "settings",
+    "HardwareRow", "Holding", "LintResult", "Model", "Moment", "NotChecked", "Offer", "OptionError", "Options",
+    "OwnRuns", "Peak", "Phase", "Refused", "RelatedPlace", "ReleaseChange", "Room", "RunAcross", "RunChange",
+    "RunCost", "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung", "Setting", "SettingsError", "SkippedFile",
+    "Solution", "UnsupportedFiles", "UsageError", "accept", "compare", "estimate", "fit", "fit_across", "fix",
+    "ignore", "lint", "rules", "settings",
 ]  # fmt: skip
 
 

@@ -142,6 +142,37 @@ class Budget:
     own_runs: OwnRuns | None
     """The user's own runs that moved `low` and `high`; None if none did."""
     components: tuple[Component, ...]
+    percent: int | None = None
+    """`expected` in percent of the capacity, rounded; None if the capacity is not stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A bar of the timeline: the peak on one GPU while a part of the run lasts. Sizes are in bytes."""
+
+    step: str
+    """load, rollout, step 1, step 2, every step, evaluation, save, resume, or a model's role."""
+    phase: str
+    expected: int
+    low: int
+    high: int
+    percent: int | None
+    """`expected` in percent of the capacity, rounded; None if the capacity is unknown."""
+    verdict: Verdict | None
+    kinds: Mapping[str, int]
+    """Bytes by kind of memory: weights, gradients, optimizer, activations, logits, buffers, engine, reserve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that decides the memory of a run, with the origin of its value."""
+
+    name: str
+    key: str
+    """The key as the configuration spells it; empty for hardware."""
+    value: str | int | bool
+    origin: str
+    """`from your file`, `from your settings`, `from defaults`, `derived` or `assumed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +222,16 @@ class RunEstimate:
     """Misspelled keys that the estimate ignores, each with the likely intended key."""
     corrected: RunEstimate | None = None
     """Estimate in which misspelled keys count as the keys that they clearly stand for; None if nothing changes."""
+    worst: Room | None = None
+    """The phase that decides the verdict, on the GPU, the host or the disk; None without an estimated step."""
+    timeline: tuple[Moment, ...] = ()
+    """GPU memory from loading to resuming, in the order of the run."""
+    settings: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The memory a run needs on its hosts or disk, if their capacity is stated. Sizes are in bytes."""
+    """The memory that a phase needs at a place, if its capacity is known. Sizes are in bytes."""
 
     place: Resource
     phase: str
@@ -204,6 +240,8 @@ class Room:
     high: int
     capacity: int
     verdict: Verdict
+    percent: int | None = None
+    """`expected` in percent of the capacity, rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +289,8 @@ class Solution:
     slowdown: float
     elsewhere: tuple[Room, ...]
     """The host and the disk after the change, if they were too small before."""
+    timeline: tuple[Moment, ...] = ()
+    """GPU memory after the change, in the order of the run."""
 
 
 @dataclass(frozen=True, slots=True)

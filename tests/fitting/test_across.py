@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -204,7 +205,14 @@ def test_pareto_rows_are_those_that_no_other_beats():
 
 def test_the_page_holds_the_table_and_no_script(here):
     outcome = run_cfglint("fit", "--across", "H100x8,RTX4090x2", "--output-format", "html", "train.yaml", cwd=here)
-    assert '<th scope="row"><b>H100-80GBx8</b></th>' in outcome.out
+    assert re.search('<th scope="row">H100-80GBx8 <span class="chip[^>]*>best trade-off</span></th>', outcome.out)
+    assert '<h1 class="tight">Fits with a change on H100-80GBx8; does not fit on RTX 4090x2</h1>' in outcome.out
+    # The frame, the policy and the styles are those of every page.
+    other = run_cfglint("estimate", "--format", "html", "train.yaml", cwd=here).out
+    assert outcome.out.split("<title>")[0] == other.split("<title>")[0]
+    assert re.findall("<style>.*?</style>", outcome.out, re.DOTALL) == re.findall(
+        "<style>.*?</style>", other, re.DOTALL
+    )
     assert "<script" not in outcome.out
     assert "no change to these files makes it fit" in outcome.out
     text = run_cfglint("fit", "--across", "H100x8,RTX4090x2", "train.yaml", cwd=here).lines

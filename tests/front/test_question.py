@@ -44,11 +44,12 @@ def write_starter(folder: Path, framework: str, *flags: str, model: str = "Qwen/
 
 
 def read_budgets(outcome: Outcome) -> list[dict[str, Any]]:
-    """Return the runs of a JSON report, without the assumptions and the file's name."""
+    """Return the runs of a JSON report, without the file's name, the assumptions and the origins of settings."""
     assert outcome.code == 0, outcome.err
     runs = json.loads(outcome.out)["runs"]
     assert len(runs) == 1
-    return [{key: value for key, value in run.items() if key not in ("path", "assumed", "assumptions")} for run in runs]
+    origins = ("path", "assumed", "assumptions", "settings")
+    return [{key: value for key, value in run.items() if key not in origins} for run in runs]
 
 
 @pytest.mark.parametrize(

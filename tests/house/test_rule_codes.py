@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "front/commands/fit.py": {"KEY"},  # not a rule: a placeholder for a key in the help
     "front/migrate/rewrite.py": {"KEY001", "KEY002"},  # keys that the target does not have, and removed keys
     "reports/answer.py": {"MEM001"},  # has already searched for the change with which the run fits
+    "reports/fixes.py": {"KEY"},  # other fixes contain the renames of these findings, which show them
     "reports/estimate.py": {"KEY001"},  # knows which key a misspelt key is meant to be
 }
 """Modules that name a rule, because they depend on something that is not an attribute of several rules."""

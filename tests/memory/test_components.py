@@ -26,6 +26,7 @@ OTHER_SENSES = {
     "lint/cfglint_train/memory/component.py": {"weights"},  # a slot
     "lint/cfglint_train/settings/own_runs.py": {"parameters"},  # a dimension
     "lint/cfglint_train/memory/explanation.py": {"parameters"},  # a field
+    "lint/cfglint_train/reports/timeline.py": {"activations", "gradients", "weights"},  # kinds of memory
 }
 
 

@@ -147,7 +147,9 @@ def test_the_worse_of_as_written_and_as_meant_is_the_verdict(here):
     assert any("as written; as meant (counts `--gradient_checkpoint`" in line for line in lines[0])
     assert {line[0].partition("; ")[2] for line in lines} == {"smallest change: correct the misspelled keys"}
     page = run_cfglint("estimate", "--output-format", "html", "run.sh", cwd=here).out
-    assert "as meant    fits: " in page
+    assert "As meant: Fits: " in page
+    assert '<h1 class="does-not-fit">Does not fit: ' in page
+    assert "<code>correct the misspelled keys</code>" in page
 
 
 def test_a_correction_that_is_not_enough_is_proposed_with_the_change_that_is(here):

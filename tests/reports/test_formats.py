@@ -679,7 +679,7 @@ def test_certainty_and_what_a_finding_rests_on_are_in_the_reports(tmp_path):
     assert note in result["message"]["text"]
 
     page = html.unescape(lint(tmp_path, "html", *arguments))
-    assert '<span class="certainty">assumed</span>' in page
+    assert '<span class="chip assumed">assumed</span>' in page
     words = re.sub("`([^`]+)`", r"<code>\1</code>", length["note"])
     assert f"<li>sequence.length = 32768 (assumed): {words}</li>" in page
     assert f"note: {note}" in lint(tmp_path, "text", *arguments)

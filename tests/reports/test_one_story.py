@@ -11,7 +11,8 @@ from cfglint_train import api
 from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.reports.answer import format_answer
-from cfglint_train.reports.html.summary import summarised
+from cfglint_train.reports.estimate import build_estimate
+from cfglint_train.reports.html.run import PageRun, describe_run
 from tests.support.corpus import CORPUS
 from tests.support.linting import change_directory
 
@@ -51,13 +52,14 @@ def test_every_command_tells_the_same_story(copies: Path, path: Path) -> None:
         if worst is None or not run.estimate.has_step:
             assert judgement is None
             return
-        shown = next(item for item in summarised(run).places if item.place == "gpu")
+        page = PageRun(build_estimate(estimated.runs[0])).estimate
         atoms = [atom for finding in linted.findings for atom in finding.atoms if atom.quantity[:4] == "gpu:"]
         story = worst.phase.name, worst.verdict, worst.budget.expected
         assert judgement is not None
         assert (judgement.phase.name, judgement.verdict, judgement.budget.expected) == story
-        phase = shown.phases[shown.worst]
-        assert (phase.name, phase.verdict, phase.expected) == story
+        assert page.worst is not None
+        assert (page.worst.phase, page.worst.verdict, page.worst.expected) == story
+        assert describe_run(page).lower().startswith(f"{worst.verdict}: ")
         assert format_answer(places.choose_worse(linted.runs[0])) == format_answer(run)
         words = {word for atom in atoms for word in NOT_FITTING if f" {word} on one GPU" in f" {atom.message}"}
         assert bool(words) is (worst.verdict in NOT_FITTING)

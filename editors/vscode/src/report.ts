@@ -14,7 +14,7 @@ export async function showReport(uri: Uri): Promise<void> {
       "cfglint.report",
       "cfglint",
       { viewColumn: ViewColumn.Beside, preserveFocus: true },
-      { enableScripts: true, localResourceRoots: [] },
+      { enableScripts: false, localResourceRoots: [] },
     );
     panel.onDidDispose(() => {
       panel = undefined;

@@ -202,7 +202,7 @@ async def _show_report(server: Server, uri: str) -> None:
     from cfglint_train.reports import html
 
     path, _, check = document
-    page = "".join(f"{line}\n" for line in html.report(check.result.raw))
+    page = "".join(f"{line}\n" for line in html.report(check.result.raw, check.style))
     folder = os.path.join(server.report_folder.name, sha256(os.path.dirname(path).encode()).hexdigest()[:12])
     os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, f"{os.path.basename(path)}.html")

@@ -41,7 +41,7 @@ class Check(Frozen):
     read_paths: Set[str]
     """Files that the check has read: the document, its companions and scripts, open settings and requirement files."""
     style: Style
-    """Style of diagnostics: the rule pages that they link to."""
+    """Style of diagnostics and reports: the rule pages that they link to."""
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -181,12 +181,12 @@ def format_breakdown(budget: Budget, limit: int = 4) -> str:
 
 def format_size(budget: Budget, suffix: str = "") -> str:
     """Return the expected size with its interval: `73.2 GiB (70.1 to 79.8)`."""
-    return f"{format_gib(budget.expected)}{suffix}{format_interval(budget)}"
+    return f"{format_gib(budget.expected)}{suffix}{format_interval(budget.low, budget.high)}"
 
 
-def format_interval(budget: Budget) -> str:
+def format_interval(lowest: int, highest: int) -> str:
     """Return ` (70.1 to 79.8)`, or an empty string if both ends are the same."""
-    low, high = (f"{size / 2**30:.1f}" for size in (budget.low, budget.high))
+    low, high = (f"{size / 2**30:.1f}" for size in (lowest, highest))
     return f" ({low} to {high})" if low != high else ""
 
 
@@ -194,7 +194,12 @@ def describe_own_runs(budget: Budget) -> str:
     """Return the effect of the user's own runs on the interval, `narrowed by 3 of your runs`, or an empty string."""
     if budget.own_runs is None:
         return ""
-    effects = (("narrowed", budget.own_runs.narrowed), ("widened", budget.own_runs.widened))
+    return describe_effects(budget.own_runs.narrowed, budget.own_runs.widened)
+
+
+def describe_effects(narrowed: int, widened: int) -> str:
+    """Return the numbers of the user's runs that narrowed and widened an interval: `narrowed by 3 of your runs`."""
+    effects = (("narrowed", narrowed), ("widened", widened))
     return f"{' and '.join(f'{effect} by {count}' for effect, count in effects if count)} of your runs"
 
 

@@ -9,6 +9,7 @@ from cfglint_train.fitting import words
 from cfglint_train.fitting.across import HardwareRow, RunAcross
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import format_count, join_names
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
 from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
@@ -54,36 +55,68 @@ def render_json(runs: Sequence[RunAcross]) -> Iterator[str]:
 
 
 def render_html(runs: Sequence[RunAcross]) -> Iterator[str]:
-    """Yield a page without scripts that holds the tables."""
-    from cfglint_train.reports.html.page import read_asset
+    """Yield the page of the tables, in the frame of all pages."""
+    from cfglint_train.reports.html.markup import escape_html
+    from cfglint_train.reports.html.page import render_frame
 
-    yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield '<meta name="color-scheme" content="light dark">\n<title>cfglint: hardware</title>'
-    yield f"<style>\n{read_asset('page.css')}</style>"
-    yield '</head>\n<body>\n<header><h1>cfglint</h1></header>\n<main id="main">'
-    yield from render_section(runs)
-    yield "</main>\n</body>\n</html>"
+    name = escape_html(runs[0].path) if len(runs) == 1 else format_count(len(runs), "run")
+    kind = _VERDICTS[max((_rank_row(row) for run in runs for row in run.hardware), default=0)]
+    header = f'<p class="path">cfglint · {name}</p><h1 class="{kind}">{escape_html(_describe_runs(runs))}</h1>'
+    yield from render_frame("cfglint: hardware", header, render_section(runs))
+
+
+_VERDICTS: Final = ("unknown", "does-not-fit", "tight", "fits")
+"""Kinds of a headline, from the worst outcome of a row to the best."""
+_OUTCOMES: Final = ("not estimated on", "does not fit on", "fits with a change on", "fits as it is on")
+
+
+def _rank_row(row: HardwareRow) -> int:
+    """Return the number of a row's outcome in `_OUTCOMES`."""
+    if row.headroom is None:
+        return int(row.verdict is not None)
+    return 2 if row.change else 3
+
+
+def _describe_runs(runs: Sequence[RunAcross]) -> str:
+    """Return the headline: `Fits as it is on H200x8; fits with a change on H100-80GBx8`."""
+    if len(runs) != 1:
+        return f"{format_count(len(runs), 'run')} on several kinds of hardware"
+    names = [[row.hardware for row in runs[0].hardware if _rank_row(row) == rank] for rank in range(len(_OUTCOMES))]
+    text = "; ".join(f"{outcome} {join_names(group)}" for outcome, group in zip(_OUTCOMES[::-1], names[::-1]) if group)
+    return text[:1].upper() + text[1:]
 
 
 def render_section(runs: Sequence[RunAcross]) -> Iterator[str]:
     """Yield the tables as HTML without the page around them."""
-    from cfglint_train.reports.html.markup import escape_html, render_message, render_table
+    from cfglint_train.reports.html.markup import escape_html, render_badge, render_chip, render_message, render_table
 
     for run in runs:
-        head, *cells = _list_cells(run.hardware)
-        body = [
-            (
-                *(f"<b>{escape_html(cell)}</b>" if row.is_pareto else escape_html(cell) for cell in texts),
-                render_message(_describe_change(row)),
+        labels, *cells = _list_cells(run.hardware)
+        prices = labels[len(_COLUMNS) :]
+        body = []
+        for row, texts in zip(run.hardware, cells, strict=True):
+            cell = dict(zip(labels, map(escape_html, texts)))
+            settings = "<br>".join(f"<code>{escape_html(setting)}</code>" for setting in row.change)
+            slowdown = "" if row.slowdown in (None, 1) else f", {words.format_slowdown(row.slowdown)}"
+            kind = f" <small>{row.applicability}</small>" if row.change else ""
+            outcome = f"{render_badge(row.outcome)} " if row.change else ""
+            peak, headroom = (f'<span class="n">{text}</span>' for text in (cell["peak"], f"{cell['headroom']} free"))
+            body.append(
+                (
+                    f"{cell['hardware']}{' ' + render_chip('best trade-off') if row.is_pareto else ''}",
+                    cell["as it is"] if row.verdict is None else f"{render_badge(row.verdict)} {peak}",
+                    f"{settings}{kind}" if row.change else render_message(_describe_change(row)),
+                    "" if row.headroom is None else f"{outcome}{headroom}{slowdown}",
+                    f"batch {cell['batch']}",
+                    *(f"{label} {cell[label]}" for label in prices),
+                )
             )
-            for row, texts in zip(run.hardware, cells, strict=True)
-        ]
-        yield f"<section><h2>{escape_html(run.path)}</h2>"
-        yield render_table("The run on each kind of hardware", tuple(map(escape_html, (*head, "change"))), body)
-        yield f"<p>Bold: {escape_html(_LEGEND[2:])}.</p>"
-        yield from (f"<p>{escape_html(note)}</p>" for note in _list_notes(run.hardware))
+        head = ("hardware", "as it is", "smallest change", "with it", "samples per step", *prices)
+        path = escape_html(run.path)
+        yield f"<section><h2>{path}</h2>"
+        yield render_table("The run on each kind of hardware", head, body, (), path, "stack")
+        notes = [f"best trade-off: {_LEGEND[2:]}"] if any(row.is_pareto for row in run.hardware) else []
+        yield from (f'<p class="note">{escape_html(note)}</p>' for note in (*notes, *_list_notes(run.hardware)))
         yield "</section>"
 
 

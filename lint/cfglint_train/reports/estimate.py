@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from cfglint_rules import registry
 from cfglint_train import records
-from cfglint_train.findings.verdicts import describe_own_runs, format_interval
+from cfglint_train.findings.verdicts import Judgement, describe_own_runs, format_interval
 from cfglint_train.fitting import places
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Any, Final
@@ -14,15 +15,15 @@ from cfglint_train.foundation.wording import join_names
 from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
 from cfglint_train.memory.booking import find_booking
-from cfglint_train.memory.budget import Budget, Phase, compute_verdict, rank_budget
+from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict, rank_budget
 from cfglint_train.memory.calibration import Residual
 from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import RELEASE, Assumption
 from cfglint_train.plan.names import Field
-from cfglint_train.records import Component, Model, RunEstimate
-from cfglint_train.reports import answer
+from cfglint_train.records import Component, Model, Moment, Room, RunEstimate, Setting
+from cfglint_train.reports import answer, timeline
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
 from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
@@ -37,13 +38,17 @@ _PLACES: Final = (("gpu", "one GPU"), ("host", "one host"), ("disk", "disk"))
 _MAX_BAR: Final = 24
 _MIN_BAR: Final = 8
 """Minimum width of a bar in columns (`_MAX_BAR` is the maximum); bars are omitted if there is less room."""
-_ROW_WIDTH: Final = 33
-"""Columns that a phase's name, its size and the spaces take up in a line."""
+_NAME_WIDTH: Final = 16
+_SIZE_WIDTH: Final = 17
+"""Columns that a size and the spaces take up in a line."""
 _UNLIMITED_WIDTH: Final = 1 << 16
 """Width for output without a line limit, such as a file."""
 _NOTHING: Final = format_gib(0)
+_Sizes = Budget | Moment
 _COLORS: Final = {"fits": "32", "tight": "33", "probably does not fit": "31", "does not fit": "31"}
 """ANSI color of each verdict, matching the colors of severities."""
+MEANT: Final = ", as meant"
+"""End of the note about a misspelled key that counts as meant."""
 ASSUMED_MARK: Final = " (assumed)"
 """Suffix of a value that no file states."""
 
@@ -155,29 +160,31 @@ def _render_resource(run: Run | StatedPlan, resource: str, name: str, style: Sty
     limit = f" of {format_gib(capacity)}" if capacity is not None else ""
     yield ""
     yield f"  {name}{limit}{mark_assumed(run, GPU) if resource == 'gpu' else ''}"
-    rows = []
-    for phase in phases:
-        budget: Budget = getattr(phase, resource)
-        verdict_text = "" if capacity is None else compute_verdict(budget, capacity)
-        rows.append(
-            (
-                phase.name,
-                budget.expected,
-                f" {format_interval(budget)}" if format_interval(budget) else "",
-                verdict_text,
-            )
-        )
+    moments = timeline.build_timeline(run) if resource == "gpu" else ()
+    rows: list[tuple[str, _Sizes, Verdict | None, Mapping[str, int]]] = [
+        (timeline.name_moment(moment), moment, moment.verdict, moment.kinds) for moment in moments
+    ] or [
+        (phase.name, budget, None if capacity is None else compute_verdict(budget, capacity), {})
+        for phase in phases
+        if (budget := getattr(phase, resource)) is not None
+    ]
+    margin = max(_NAME_WIDTH, *(len(name) + 1 for name, _, _, _ in rows))
     width = style.width or _UNLIMITED_WIDTH
-    room = min(_MAX_BAR, width - _ROW_WIDTH - max(len(span) + len(verdict_text) for _, _, span, verdict_text in rows))
-    top = max(capacity or 0, *(size for _, size, _, _ in rows))
-    for name, size, span, verdict_text in rows:
-        color = _COLORS.get(verdict_text, "36")
-        bar = style.paint(_draw_bar(size, top, room, style), color) + " " if room >= _MIN_BAR else ""
-        line = f"    {escape_text(name):<16}{bar}{format_gib(size):>10}{span}"
-        if verdict_text and room < -1:
+    spans = [f" {span}" if (span := format_interval(sizes.low, sizes.high)) else "" for _, sizes, _, _ in rows]
+    ends = max(len(span) + len(verdict or "") for span, (_, _, verdict, _) in zip(spans, rows))
+    room = min(_MAX_BAR, width - margin - _SIZE_WIDTH - ends)
+    top = max(capacity or 0, *(sizes.expected for _, sizes, _, _ in rows))
+    for (name, sizes, verdict, kinds), span in zip(rows, spans):
+        bar = ""
+        if room >= _MIN_BAR:
+            bar = _draw_bar(sizes.expected, kinds, capacity, top, room, style) + " "
+        line = f"    {escape_text(name):<{margin}}{bar}{format_gib(sizes.expected):>10}{span}"
+        if verdict and room < -1:
             yield line
             line = "    "
-        yield f"{line}  {style.paint(verdict_text, color)}" if verdict_text else line
+        yield f"{line}  {style.paint(verdict, _COLORS[verdict])}" if verdict else line
+    if moments and room >= _MIN_BAR:
+        yield from _render_legend(moments, capacity is not None and capacity < top, style)
     yield from wrap_lines(_render_components(run, phases, resource, capacity), style)
 
 
@@ -236,11 +243,47 @@ def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
     )
 
 
-def _draw_bar(size: int, top: int, width: int, style: Style) -> str:
-    """Return a bar of block elements, or of ASCII characters if the terminal cannot show them."""
-    filled = round(width * size / top) if top else 0
-    full, empty = ("\u2588", "\u2591") if style.blocks else ("#", ".")
-    return full * filled + empty * (width - filled)
+def _draw_bar(size: int, kinds: Mapping[str, int], capacity: int | None, top: int, width: int, style: Style) -> str:
+    """Return a bar of a character per column: of each kind in its color or letter, with a line at the capacity."""
+    full, empty, line = ("\u2588", "\u2591", "\u2502") if style.blocks else ("#", ".", "|")
+    if not kinds:
+        filled = round(width * size / top) if top else 0
+        return style.paint(full * filled + empty * (width - filled), "36")
+    cells = [(empty, "")] * width
+    for kind, start, count in timeline.divide_bar(kinds, top, width):
+        row = timeline.KINDS[kind]
+        cell = (full, f"38;5;{row.code}") if style.color else (row.letter, "")
+        cells[start : start + count] = [cell] * count
+    if capacity is not None and capacity < top:
+        cells[min(width - 1, round(width * capacity / top))] = (line, "")
+    return "".join(
+        style.paint("".join(character for character, _ in group), color) if color else "".join(next(zip(*group)))
+        for color, group in ((color, list(cells_of_color)) for color, cells_of_color in groupby(cells, _get_color))
+    )
+
+
+def _get_color(cell: tuple[str, str]) -> str:
+    return cell[1]
+
+
+def _render_legend(moments: Sequence[Moment], has_line: bool, style: Style) -> Iterator[str]:
+    """Yield the kinds of memory in the bars, each with its color or letter, wrapped at the terminal's width."""
+    sample = "\u2588" if style.blocks else "#"
+    entries = [
+        (f"{sample if style.color else kind.letter} {name}", f"38;5;{kind.code}")
+        for name in timeline.list_kinds(moments)
+        for kind in (timeline.KINDS[name],)
+    ]
+    if has_line:
+        entries.append((f"{chr(0x2502) if style.blocks else '|'} capacity", ""))
+    line, length = "   ", 3
+    for text, color in entries:
+        if style.width is not None and length + len(text) + 2 > style.width:
+            yield line
+            line, length = "   ", 3
+        line += f" {style.paint(text[0], color) if color else text[0]}{text[1:]} "
+        length += len(text) + 2
+    yield line.rstrip()
 
 
 def _render_notes(run: Run | StatedPlan) -> Iterator[str]:
@@ -351,13 +394,66 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
         assumed=tuple(sorted(list_assumed_facts(run))),
         not_counted=tuple(list_not_counted(run)),
         corrected=None if corrected is None else build_estimate(corrected),
+        worst=None if (worst := places.find_worst(run)) is None else build_room(worst),
+        timeline=timeline.build_timeline(run),
+        settings=tuple(_list_settings(run)),
     )
+
+
+def build_room(judgement: Judgement) -> Room:
+    """Return the record of a verdict."""
+    budget = judgement.budget
+    return Room(
+        place=judgement.resource,
+        phase=judgement.phase.name,
+        expected=budget.expected,
+        low=budget.low,
+        high=judgement.high,
+        capacity=judgement.capacity,
+        verdict=judgement.verdict,
+        percent=timeline.compute_percent(budget.expected, judgement.capacity),
+    )
+
+
+_SETTINGS: Final[tuple[tuple[str, Field], ...]] = (
+    ("nodes", "launch.nodes"),
+    ("GPUs per node", "launch.gpus_per_node"),
+    ("micro batch", "batch.micro"),
+    ("accumulation", "batch.accumulation"),
+    ("sequence length", "sequence.length"),
+    ("sharding", "parallel.strategy"),
+    ("ZeRO stage", "parallel.zero_stage"),
+    ("optimizer", "optimizer.name"),
+    ("checkpointing", "activations.checkpointing"),
+)
+_ORIGINS: Final = {
+    "explicit": "from your file",
+    "user": "from your settings",
+    "default": "from defaults",
+    "inferred": "derived",
+    "assumed": "assumed",
+}
+
+
+def _list_settings(run: Run | StatedPlan) -> Iterator[Setting]:
+    """Yield the GPU and the settings that decide the memory of most runs, each with its origin; skip unknown values."""
+    if run.hardware.gpu is not None:
+        yield Setting("GPU", "", run.hardware.gpu, _ORIGINS[run.hardware.gpu_origin.kind])
+    assumed = list_assumed_facts(run)
+    for name, field in _SETTINGS:
+        value = run.plan.get(field)
+        if value is None or (value == "none" and field == "parallel.strategy"):
+            continue
+        origin = run.get_origin(field) if isinstance(run, Run) else None
+        kind = "assumed" if field in assumed else "explicit" if origin is None else origin.kind
+        key = run.spell_key(field) if isinstance(run, Run) else field
+        yield Setting(name, key, value if isinstance(value, (bool, int)) else escape_data(str(value)), _ORIGINS[kind])
 
 
 def _list_corrections(run: Run | StatedPlan) -> Iterator[str]:
     """Yield the misspelled keys that count as the keys that they clearly stand for."""
     if isinstance(run, Run):
-        yield from (f"{key.description}, as meant" for key in run.inputs.corrected_keys)
+        yield from (f"{key.description}{MEANT}" for key in run.inputs.corrected_keys)
 
 
 def _build_phase(run: Run | StatedPlan, phase: Phase) -> records.Phase:
@@ -379,6 +475,7 @@ def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget
         components=tuple(
             [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
         ),
+        percent=timeline.compute_percent(budget.expected, capacity),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train import records
+from cfglint_train.findings.finding import Applicability
 from cfglint_train.findings.verdicts import Judgement, describe_own_runs, format_size
 from cfglint_train.fitting import places, words
 from cfglint_train.fitting.alternatives import Alternative, Alternatives
@@ -14,8 +15,8 @@ from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.certainty import RELEASE
-from cfglint_train.records import Room, RunFit
-from cfglint_train.reports import answer, estimate
+from cfglint_train.records import RunFit
+from cfglint_train.reports import answer, estimate, timeline
 from cfglint_train.reports.cost import build_cost, format_cost
 from cfglint_train.reports.escape import escape_data
 from cfglint_train.reports.json import convert_record, encode
@@ -158,12 +159,13 @@ def _format_effect(alternative: Alternative, verdict_width: int) -> str:
 _RESOURCE_LABELS: Final[dict[Resource, str]] = {"gpu": "", "host": "on the host, ", "disk": "on disk, "}
 
 
+def describe_applicability(applicability: Applicability, has_assumptions: bool) -> str:
+    """Return the applicability of a change in words; that of a run with assumptions depends on them."""
+    return "safe if the assumptions hold" if has_assumptions and applicability == "safe" else applicability
+
+
 def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]:
-    applicability = (
-        "safe if the assumptions hold"
-        if has_assumptions and solution.applicability == "safe"
-        else solution.applicability
-    )
+    applicability = describe_applicability(solution.applicability, has_assumptions)
     title, margins = "smallest change that fits", describe_tight(solution.outcomes)
     if not solution.is_enough:
         title = "change with the lowest peak, which does not fit"
@@ -191,7 +193,7 @@ def build_document(runs: Sequence[Alternatives]) -> dict[str, Any]:
 
 def build_fit(alternatives: Alternatives) -> RunFit:
     """Return the record of a run's alternatives."""
-    gpu = None if alternatives.judgement is None else _build_room(alternatives.judgement)
+    gpu = None if alternatives.judgement is None else estimate.build_room(alternatives.judgement)
     return RunFit(
         path=escape_data(alternatives.run.main.document.path),
         framework=alternatives.run.framework.name,
@@ -202,7 +204,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         capacity=None if gpu is None else gpu.capacity,
         verdict=None if gpu is None else gpu.verdict,
         own_runs=None if alternatives.judgement is None else estimate.convert_own_runs(alternatives.judgement.budget),
-        elsewhere=tuple(map(_build_room, alternatives.host_and_disk)),
+        elsewhere=tuple(map(estimate.build_room, alternatives.host_and_disk)),
         rungs=tuple(map(_build_rung, alternatives.alternatives)),
         solution=None if alternatives.solution is None else _build_solution(alternatives.solution),
         holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
@@ -212,19 +214,6 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         not_checked=answer.find_gap(alternatives.run),
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),
         cost=build_cost(alternatives.run),
-    )
-
-
-def _build_room(judgement: Judgement) -> Room:
-    budget = judgement.budget
-    return Room(
-        place=judgement.resource,
-        phase=judgement.phase.name,
-        expected=budget.expected,
-        low=budget.low,
-        high=judgement.high,
-        capacity=judgement.capacity,
-        verdict=judgement.verdict,
     )
 
 
@@ -257,7 +246,8 @@ def _build_solution(solution: Solution) -> records.Solution:
         verdict=solution.after.verdict,
         own_runs=estimate.convert_own_runs(solution.after.budget),
         slowdown=round(solution.slowdown, 3),
-        elsewhere=tuple(_build_room(after) for _, after in solution.host_and_disk),
+        elsewhere=tuple(estimate.build_room(after) for _, after in solution.host_and_disk),
+        timeline=timeline.build_timeline(solution.run.replace_fields(solution.changes)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document, Edit
-from cfglint_train.findings.finding import Applicability, FileEdit, Remedy
+from cfglint_train.findings.finding import Applicability, FileEdit, Finding, Remedy
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact
 
@@ -34,6 +34,21 @@ def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
     return DisplayedFix(remedy.applicability, redact(remedy.message), remedy.edits)
 
 
+def list_own_edits(finding: Finding, findings: Iterable[Finding]) -> tuple[tuple[FileEdit, ...], tuple[str, ...]]:
+    """Return the edits of a fix that are its own, and the codes of the vocabulary findings that have the others.
+
+    A fix that changes plan fields also renames the misspelled keys of its run (`findings.draft`), because without them
+    the run is another one. Each of these keys has a finding, which shows its rename.
+    """
+    edits = () if finding.fix is None else finding.fix.edits
+    shared: dict[FileEdit, str] = {}
+    for other in findings:
+        renames = () if other is finding or other.fix is None or other.code[:3] != "KEY" else other.fix.edits
+        if len(renames) < len(edits) and set(renames) <= set(edits):
+            shared |= dict.fromkeys(renames, other.code)
+    return tuple([edit for edit in edits if edit not in shared]), tuple(dict.fromkeys(shared.values()))
+
+
 class Hunk(Frozen):
     """Whole lines that a fix replaces, including their line endings."""
 
@@ -42,6 +57,15 @@ class Hunk(Frozen):
     """Number of the first old line, or, if there are no old lines, of the line after the inserted lines."""
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+    def list_changed_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield `-` or `+` and the text of each line that changes, in order; a line that stays is not listed."""
+        from difflib import SequenceMatcher
+
+        for tag, begin, end, new_begin, new_end in SequenceMatcher(None, self.before, self.after).get_opcodes():
+            if tag != "equal":
+                yield from (("-", line) for line in self.before[begin:end])
+                yield from (("+", line) for line in self.after[new_begin:new_end])
 
 
 def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:

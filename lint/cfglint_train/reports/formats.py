@@ -30,7 +30,10 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 # Module and function that summarize a run for a format. With summaries, several processes can share a lint.
-_DIGESTS: Final[Mapping[str, tuple[str, str]]] = {"html": ("html", "summarised"), "markdown": ("markdown", "run_row")}
+_DIGESTS: Final[Mapping[str, tuple[str, str]]] = {
+    "html": ("html", "summarize_run"),
+    "markdown": ("markdown", "run_row"),
+}
 
 
 def find_digest(form: str) -> Callable[[Run], Any] | None:

@@ -22,7 +22,7 @@ from cfglint_train.reports import text
 from cfglint_train.reports.cost import build_cost, format_cost
 from cfglint_train.reports.details import format_details, format_related_places
 from cfglint_train.reports.escape import escape_diff_line, escape_text
-from cfglint_train.reports.fixes import Hunk, build_hunks, mask_fix
+from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_fix
 from cfglint_train.reports.places import collect_documents
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.assumptions import list_assumptions
@@ -134,7 +134,8 @@ def _format_peak(run: Run, resource: str, phase: Phase | None) -> str:
     bar = f"{_draw_bar(budget.expected / capacity)} " if capacity else ""
     limit = f" of {format_gib(capacity)}" if capacity else ""
     own_runs = f" {describe_own_runs(budget)}" if budget.own_runs is not None else ""
-    return f"{bar}{format_gib(budget.expected)}{limit}{format_interval(budget)}{own_runs}, {escape_cell(phase.name)}"
+    span = format_interval(budget.low, budget.high)
+    return f"{bar}{format_gib(budget.expected)}{limit}{span}{own_runs}, {escape_cell(phase.name)}"
 
 
 def _draw_bar(share: float) -> str:
@@ -171,9 +172,8 @@ def _render_findings(result: Result, style: Style, redact: Redact) -> Iterator[I
         for finding in file_findings:
             if finding.fix is not None:
                 fix = mask_fix(finding.fix, redact)
-                lines = [
-                    line for hunk in build_hunks(fix.edits, documents_by_path) for line in _render_hunk(hunk, redact)
-                ]
+                edits = list_own_edits(finding, file_findings)[0] if fix.edits else ()
+                lines = [line for hunk in build_hunks(edits, documents_by_path) for line in _render_hunk(hunk, redact)]
                 if lines:
                     yield _render_fix(
                         f"{finding.code}, line {finding.start.line}: {fix.message} ({fix.applicability})", lines
@@ -197,9 +197,8 @@ def _render_row(finding: Finding, style: Style, redact: Redact) -> str:
 
 def _render_hunk(hunk: Hunk, redact: Redact) -> Iterator[str]:
     yield f"@@ {escape_text(hunk.path)}:{hunk.line} @@"
-    for sign, lines in (("-", hunk.before), ("+", hunk.after)):
-        for line in lines:
-            yield escape_diff_line(redact(f"{sign}{line.removesuffix(chr(10)).removesuffix(chr(13))}"))
+    for sign, line in hunk.list_changed_lines():
+        yield escape_diff_line(redact(f"{sign}{line.removesuffix(chr(10)).removesuffix(chr(13))}"))
 
 
 def _render_fix(title: str, lines: list[str]) -> Iterator[str]:

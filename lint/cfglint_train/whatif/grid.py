@@ -12,7 +12,7 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Protocol
 from cfglint_train.hardware.catalogue import Hardware
-from cfglint_train.hardware.gpus import parse_capacity
+from cfglint_train.hardware.gpus import find_gpu, parse_capacity
 from cfglint_train.hardware.sizes import SizeError
 from cfglint_train.memory.budget import STEP_PHASES, VERDICTS, Budget, Estimate, Phase, compute_verdict
 from cfglint_train.plan.fields import FIELDS, Plan
@@ -135,6 +135,36 @@ def _parse_gpu(word: str, text: str) -> str:
         raise UsageError(f"--what-if {word}: {error}") from None
 
 
+_USUAL_GPUS: Final = ("RTX 4090", "L40S", "A100-80GB", "H200", "B200")
+"""GPUs of the usual grid beside the stated one: a common card of each size."""
+_MIN_LENGTH: Final = 512
+"""Shortest usual length in tokens, unless the run's own is shorter; below it, memory hardly changes."""
+
+
+def choose_axes(run: Changeable) -> list[Axis]:
+    """Return the usual axes around the run's own values: GPU, micro batch, sequence length.
+
+    The run's own GPU comes first. A run that lacks room has smaller micro batches. Return nothing if the micro batch or
+    the length is unknown.
+    """
+    micro, length = run.plan.batch.micro, run.plan.sequence.length
+    if not micro or not length or not run.estimate.has_step:
+        return []
+    card, capacity = run.hardware.gpu, run.hardware.get_capacity(GPU)
+    peak = run.estimate.find_peak(GPU)
+    is_lacking = capacity is not None and peak is not None and peak.gpu is not None and peak.gpu.expected > capacity
+    micros = sorted({micro, *(size for power in range(-3, 4) if (size := int(micro * 2.0**power)) >= 1)})
+    start = max(0, micros.index(micro) - (3 if is_lacking else 1))
+    shortest = min(_MIN_LENGTH, length)
+    lengths = {length, *(size for power in range(-2, 2) if (size := int(length * 2.0**power)) >= shortest)}
+    others = [name for name in _USUAL_GPUS if (gpu := find_gpu(name)) is not None and gpu.bytes != capacity]
+    return [
+        Axis(GPU, None, (card, *others)),
+        Axis("micro_batch", "batch.micro", tuple(micros[start : start + 4])),
+        Axis("sequence", "sequence.length", tuple(sorted(lengths))),
+    ]
+
+
 def get_value(run: Changeable, axis: Axis) -> Any:
     """Return the run's current value on an axis."""
     return run.hardware.gpu if axis.field is None else run.plan.get(axis.field)
@@ -144,7 +174,7 @@ def _apply_values(run: Changeable, axes: Sequence[Axis], values: Sequence[Any]) 
     """Return a copy of the run with the values of one cell."""
     changes = {axis.field: value for axis, value in zip(axes, values) if axis.field is not None}
     for axis, value in zip(axes, values):
-        if axis.field is None:
+        if axis.field is None and value != run.hardware.gpu:
             run = run.replace_gpu(value)
     return run.replace_fields(changes)
 

@@ -65,7 +65,16 @@ def estimate_only_run(path: str, options: Options) -> Run:
 
 
 def choose_style(options: Any) -> Style:
-    """Return the style of the text report. Because the report is a table, it respects COLUMNS even in a pipe."""
+    """Return the style of the text report, or that of the page, which links to the pages of rules.
+
+    Because the text is a table, it respects COLUMNS even in a pipe.
+    """
+    if options.output_format == "html":
+        from cfglint_train import api
+        from cfglint_train.front.commands.options import build_options
+        from cfglint_train.reports.addresses import choose_rule_pages
+
+        return Style(pages=choose_rule_pages(api.settings(build_options(options)).rule_url))
     if options.output_file is not None:
         return Style(options.color == "always")
     from cfglint_train.front.terminal import detect_columns, detect_style
@@ -88,7 +97,7 @@ def render_report(
     if output_format == "html":
         from cfglint_train.reports import html
 
-        yield from html.estimate(runs, what_if_axes, result)
+        yield from html.estimate(runs, what_if_axes, result, style)
         return
     if not what_if_axes:
         yield from report.render_json(runs) if output_format == "json" else report.render_table(runs, style)

@@ -1,8 +1,8 @@
-"""Self-contained HTML page: budgets as charts and tables, and findings with their fixes.
+"""Self-contained HTML page: does each run fit, where does it break, what would change that, and on which GPU.
 
-The page contains everything as text and tables; `page.js` draws the charts next to them. The page loads nothing:
-styles, scripts and the part of Observable Plot that it uses (`plot.min.js`, built by `tools/plot`) are inlined, and its
-content security policy forbids everything else.
+Charts are SVG and tables that are complete without scripts: in a browser, in print, in mail, and under a content policy
+that forbids everything but the page's own styles. Every number of the page is one of the JSON reports of `estimate`,
+`fit` and the lint (`page.collect_run`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cfglint_train.judging.result import Result
+from cfglint_train.reports.estimate import build_estimate
 from cfglint_train.reports.html import page
-from cfglint_train.reports.html.summary import summarised
+from cfglint_train.reports.html.run import PageRun, collect_run
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
-__all__ = ["estimate", "report", "summarised"]
+__all__ = ["estimate", "report", "summarize_run"]
+
+
+def summarize_run(run: Run) -> PageRun:
+    """Return the records of a run on the page of a lint, which its process can send to another."""
+    return collect_run(build_estimate(run), run, (), is_alone=False)
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Render the page of a lint: the findings, then the runs."""
-    return page.render_page(
-        result, result.digests or tuple(map(summarised, result.runs)), result.runs, (), style, findings_first=True
-    )
+    records = result.digests or tuple(map(summarize_run, result.runs))
+    return page.render_page(result, records, result.runs, (), style, findings_first=True)
 
 
 def estimate(
@@ -32,6 +37,7 @@ def estimate(
 ) -> Iterator[str]:
     """Render the page of an estimate: the runs with their grids, then the findings if there is a lint result.
 
-    Without `axes`, the grid varies micro batch and sequence length around the run's own values.
+    Without `axes`, the grid varies GPU, micro batch and sequence length around the run's own values.
     """
-    return page.render_page(result, tuple(map(summarised, runs)), runs, axes, style, findings_first=False)
+    records = [PageRun(build_estimate(run)) for run in runs]
+    return page.render_page(result, records, runs, axes, style, findings_first=False)

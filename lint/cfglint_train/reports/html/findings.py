@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Document, Position
 from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.wording import format_count, join_names
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.details import list_details, list_related_places
-from cfglint_train.reports.fixes import Hunk, build_hunks, mask_fix
-from cfglint_train.reports.html.markup import escape_code, escape_html, format_count, render_message
+from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_fix
+from cfglint_train.reports.html.markup import (
+    escape_code,
+    escape_html,
+    render_chip,
+    render_details,
+    render_message,
+)
 from cfglint_train.reports.places import collect_documents
 from cfglint_train.reports.style import Style
 
@@ -22,52 +27,115 @@ _MAX_LINE: Final = 400
 """Maximum number of characters shown of a source line."""
 
 
-def render_section(result: Result, style: Style) -> Iterator[str]:
-    """Render the section with the findings, file by file."""
+def render_section(result: Result, style: Style, limit: int) -> Iterator[str]:
+    """Render the section with the findings, file by file; infos are folded.
+
+    The text has about `limit` characters: the findings that matter less have only a headline, or are counted by rule.
+    """
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
         yield '<p class="none">No findings.</p></section>'
         return
-    yield _render_filters(result)
-    redact = build_redaction(result.secrets)
-    documents_by_path = collect_documents(result)
-    for path, group in groupby(result.findings, key=lambda finding: finding.path):
+    texts, is_shortened = _render_findings(result, style, limit)
+    omitted = [finding for finding in result.findings if id(finding) not in texts]
+    by_path: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        if id(finding) in texts:
+            by_path.setdefault(finding.path, []).append(finding)
+    for path, group in by_path.items():
         yield f'<section class="file"><h3>{escape_html(path)}</h3>'
-        for finding in group:
-            yield _render_finding(finding, style, redact, documents_by_path)
+        yield from (texts[id(finding)] for finding in group if finding.severity != "info")
+        infos = [texts[id(finding)] for finding in group if finding.severity == "info"]
+        if infos:
+            yield render_details(format_count(len(infos), "info"), "\n".join(infos), "infos")
         yield "</section>"
+    if omitted:
+        yield f'<h3>{len(omitted):,} more, by rule</h3><ul class="rules">'
+        yield from _list_rules(omitted, style)
+        yield "</ul>"
+    if is_shortened:
+        yield '<p class="note"><code class="copy">cfglint FILE</code> shows the findings of a file in full.</p>'
     yield "</section>"
 
 
-def _render_filters(result: Result) -> str:
-    counts = Counter(finding.severity for finding in result.findings)
-    boxes = "".join(
-        f'<label class="{severity}"><input type="checkbox" name="severity" value="{severity}" checked> '
-        f"{format_count(counts[severity], severity)}</label>"
-        for severity in SEVERITIES
-        if counts[severity]
-    )
-    return (
-        '<form class="filters" hidden><fieldset><legend>Show</legend>'
-        f'{boxes}<label>with <input type="search" name="words" placeholder="rule, path or words"></label>'
-        '</fieldset><p class="shown" role="status"></p></form>'
-    )
+_HEADLINE: Final = 300
+"""Usual characters of a finding that has only a headline."""
+_RULE: Final = 140
+"""Usual characters of a rule with its count, without a place."""
+_FILE: Final = 60
+"""Usual characters of the heading of a file, without its path."""
 
 
-def _render_finding(finding: Finding, style: Style, redact: Redact, documents_by_path: Mapping[str, Document]) -> str:
-    page = style.build_page_url(finding.code, finding.name)
-    rule = escape_html(finding.code)
-    if page is not None and page.startswith("https://"):
-        rule = f'<a href="{escape_html(page)}" rel="noreferrer">{rule}</a>'
-    place = f"line {finding.start.line}, column {finding.start.column}"
+def _render_findings(result: Result, style: Style, limit: int) -> tuple[dict[int, str], bool]:
+    """Render errors, then warnings, then infos, in full or as headlines, by `id`; leave out those beyond the limit.
+
+    The second value is False if all are there in full.
+    """
+    redact, documents_by_path = build_redaction(result.secrets), collect_documents(result)
+    by_path: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        by_path.setdefault(finding.path, []).append(finding)
+    order = sorted(result.findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    texts, size, paths, is_shortened = dict[int, str](), 0, set[str](), False
+    for number, finding in enumerate(order):
+        size += (_FILE + len(finding.path)) * (finding.path not in paths)
+        others, rest = by_path[finding.path], limit - size
+        text = _render_finding(finding, style, redact, documents_by_path, others, is_short=False)
+        is_whole = len(text) + _HEADLINE * (len(order) - number - 1) <= rest or size + len(text) <= limit // 4
+        if not is_whole:
+            is_shortened = True
+            text = _render_finding(finding, style, redact, documents_by_path, (), is_short=True)
+            rules = {(other.severity, other.code): len(other.path) + _RULE for other in order[number:]}
+            if len(text) > rest - sum(rules.values()):
+                break
+        paths.add(finding.path)
+        texts[id(finding)] = text
+        size += len(text)
+    return texts, is_shortened
+
+
+def _list_rules(findings: Sequence[Finding], style: Style) -> Iterator[str]:
+    """Yield an item per rule and severity: its findings counted, and the first of their places."""
+    by_rule: dict[tuple[str, str, str], list[str]] = {}
+    for finding in sorted(findings, key=lambda item: SEVERITIES.index(item.severity)):
+        place = f"{finding.path}:{finding.start.line}"
+        by_rule.setdefault((finding.severity, finding.code, finding.name), []).append(place)
+    for (severity, code, name), places in by_rule.items():
+        yield (
+            f'<li class="{severity}"><span class="severity">{format_count(len(places), severity)}</span> '
+            f"{_render_rule(code, name, style)} <small>{escape_html(join_names(places, 1))}</small></li>"
+        )
+
+
+def _render_rule(code: str, name: str, style: Style) -> str:
+    """Render the code and the name of a rule, as a link if its page has a URL."""
+    page, rule = style.build_page_url(code, name), escape_html(f"{code} {name}")
+    if page is None or not page.startswith("https://"):
+        return rule
+    return f'<a href="{escape_html(page)}" rel="noreferrer">{rule}</a>'
+
+
+_CHIPS: Final = {"stated": "from your file", "followed": "from defaults", "assumed": "assumed", "unknown": "unknown"}
+"""Grades of facts in words."""
+
+
+def _render_finding(
+    finding: Finding,
+    style: Style,
+    redact: Redact,
+    documents_by_path: Mapping[str, Document],
+    others: Sequence[Finding],
+    is_short: bool,
+) -> str:
+    rule = _render_rule(finding.code, finding.name, style)
     parts = [
-        f'<article class="finding {finding.severity}" data-severity="{finding.severity}">',
-        f'<h4><span class="severity">{finding.severity}</span> <span class="certainty">{finding.certainty}</span> '
-        f'{rule} <span class="name">{escape_html(finding.name)} · '
-        f"{place}</span></h4>",
-        f"<p>{render_message(redact(finding.message))}</p>",
+        f'<article class="finding {finding.severity}">',
+        f'<h4><span class="severity">{finding.severity}</span> {render_message(redact(finding.message))}</h4>',
+        f'<p class="name">line {finding.start.line} · {rule} {render_chip(_CHIPS[finding.certainty])}</p>',
     ]
+    if is_short:
+        return "".join((*parts, "</article>"))
     if finding.place is not None:
         parts.append(_render_frame(finding.place.document, finding.start, finding.end, redact))
     for related_place in list_related_places(finding, redact):
@@ -82,7 +150,7 @@ def _render_finding(finding: Finding, style: Style, redact: Redact, documents_by
         if label in ("note", "help"):
             parts.append(f'<p class="{label}">{render_message(line)}</p>')
     parts += _render_grounds(finding, redact)
-    parts += _render_fix(finding, redact, documents_by_path)
+    parts += _render_fix(finding, redact, documents_by_path, others)
     parts.append("</article>")
     return "\n".join(parts)
 
@@ -94,7 +162,8 @@ def _render_grounds(finding: Finding, redact: Redact) -> Iterator[str]:
     yield f'<details class="grounds"><summary>Rests on {format_count(len(finding.rests_on), "fact")}</summary><ul>'
     for ground in finding.rests_on:
         note = f": {render_message(redact(ground.note))}" if ground.note else ""
-        yield f"<li>{escape_html(ground.fact)} = {escape_html(redact(str(ground.value)))} ({ground.grade}){note}</li>"
+        value = escape_html(redact(str(ground.value)))
+        yield f"<li>{escape_html(ground.fact)} = {value} ({_CHIPS[ground.grade]}){note}</li>"
     yield "</ul></details>"
 
 
@@ -113,38 +182,29 @@ def _render_frame(document: Document, start: Position, end: Position, redact: Re
     )
 
 
-def _render_fix(finding: Finding, redact: Redact, documents_by_path: Mapping[str, Document]) -> Iterator[str]:
+def _render_fix(
+    finding: Finding, redact: Redact, documents_by_path: Mapping[str, Document], others: Sequence[Finding]
+) -> Iterator[str]:
     if finding.fix is None:
         return
     fix = mask_fix(finding.fix, redact)
-    diff = [
-        line for hunk in build_hunks(fix.edits, documents_by_path) for line in _render_hunk(hunk, finding.path, redact)
-    ]
+    edits, codes = list_own_edits(finding, others) if fix.edits else ((), ())
+    diff = [line for hunk in build_hunks(edits, documents_by_path) for line in _render_hunk(hunk, finding.path, redact)]
     if not diff:
         yield f'<p class="fix">{render_message(fix.message)}</p>'
         return
-    yield f'<p class="fix">Fix ({fix.applicability}): {render_message(fix.message)}</p>'
+    beside = f" It needs the fix of {escape_html(', '.join(codes))} too." if codes else ""
+    yield f'<p class="fix">Fix ({fix.applicability}): {render_message(fix.message)}{beside}</p>'
     yield f'<pre class="diff" aria-label="The fix as a diff"><code>{"".join(diff)}</code></pre>'
 
 
 def _render_hunk(hunk: Hunk, path: str, redact: Redact) -> Iterator[str]:
-    """Render the lines of a hunk; unchanged lines at both ends are context."""
+    """Render the lines that change."""
     where = "" if hunk.path == path else f"{escape_html(hunk.path)}, "
     yield f'<span class="hunk">{where}line {hunk.line}</span>\n'
-    before, after = hunk.before, hunk.after
-    shorter = min(len(before), len(after))
-    head = next((number for number in range(shorter) if before[number] != after[number]), shorter)
-    tail = next(
-        (number for number in range(shorter - head) if before[-1 - number] != after[-1 - number]), shorter - head
-    )
-    for line in before[:head]:
-        yield f"  {_format_line(line, redact)}\n"
-    for line in before[head : len(before) - tail]:
-        yield f"<del>- {_format_line(line, redact)}</del>\n"
-    for line in after[head : len(after) - tail]:
-        yield f"<ins>+ {_format_line(line, redact)}</ins>\n"
-    for line in before[len(before) - tail :]:
-        yield f"  {_format_line(line, redact)}\n"
+    for sign, line in hunk.list_changed_lines():
+        tag = "del" if sign == "-" else "ins"
+        yield f"<{tag}>{sign} {_format_line(line, redact)}</{tag}>\n"
 
 
 def _format_line(line: str, redact: Redact) -> str:

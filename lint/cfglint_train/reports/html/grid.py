@@ -1,17 +1,16 @@
-"""The what-if grid of a run, as a heat map and as a table."""
+"""The what-if grid of a run: a small table per combination of all axes but the last two, one of them the GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from shlex import quote
 
-from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.reports.html.charts import Charts
-from cfglint_train.reports.html.markup import escape_html, render_table
-from cfglint_train.runs.run import Run
-from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, find_idle_axes, generate_cells, get_value
-from cfglint_train.whatif.plan_file import StatedPlan
+from cfglint_train.records import RunEstimate
+from cfglint_train.reports.html.markup import escape_html, render_badge
+from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, find_idle_axes
 
 _MARKS: Final[dict[str | None, str]] = {
     "fits": "✓",
@@ -20,82 +19,107 @@ _MARKS: Final[dict[str | None, str]] = {
     "does not fit": "✗",
     None: "",
 }
+_NAMES: Final = {"gpu": "GPU", "micro_batch": "micro batch", "sequence": "sequence length"}
 
 
-class Grid(Frozen):
-    """Combinations of values: one row per combination of all axes except the last, one column per value of the last."""
-
-    axes: tuple[Axis, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    current: tuple[int, int] | None
-    """Row and column of the run's own values, or None if the grid does not contain them."""
-
-
-def build_grid(run: Run | StatedPlan, axes: Sequence[Axis]) -> Grid:
-    """Estimate every combination of the axes' values."""
-    cells = tuple(generate_cells(run, axes))
-    width = len(axes[-1].values)
-    rows = tuple(cells[start : start + width] for start in range(0, len(cells), width))
-    current_values = {axis.name: get_value(run, axis) for axis in axes}
-    current = next((divmod(number, width) for number, cell in enumerate(cells) if cell.changes == current_values), None)
-    return Grid(tuple(axes), rows, current)
-
-
-def render_figure(result: Grid, name: str, run_name: str, charts: Charts) -> str:
-    """Render the heat map and its table, and add its data to `charts` as `name`; `run_name` labels the table."""
-    *outer, last = result.axes
-    labels = [", ".join(_format_value(row[0].changes[axis.name]) for axis in outer) for row in result.rows]
-    columns = [_format_value(value) for value in last.values]
-    row_title = ", ".join(axis.name for axis in outer)
-    charts.charts[name] = {
-        "kind": "grid",
-        "rowTitle": row_title,
-        "columnTitle": last.name,
-        "rows": labels,
-        "rowNames": [
-            ", ".join(f"{axis.name} {_format_value(row[0].changes[axis.name])}" for axis in outer)
-            for row in result.rows
-        ],
-        "columns": columns,
-        "own": result.current,
-        "cells": [[_get_values(cell) for cell in row] for row in result.rows],
-    }
-    rows = []
-    for down, (label, row) in enumerate(zip(labels, result.rows)):
-        sizes = [
-            f"<b>{_format_size(cell)}</b>" if (down, across) == result.current else _format_size(cell)
-            for across, cell in enumerate(row)
-        ]
-        rows.append((escape_html(label), *sizes))
-    head = (escape_html(row_title), *(escape_html(f"{last.name} {column}") for column in columns))
-    caption = "Peak memory per GPU in training or evaluation, whichever is higher"
-    numbers = render_table(f"{caption}: what if", head, rows, tuple(range(1, len(head))), run_name)
-    idle = "".join(
-        f"<p><code>{escape_html(axis)}</code> has no effect on this estimate.</p>"
-        for axis in find_idle_axes([cell for row in result.rows for cell in row], result.axes)
+def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstimate, subject: str) -> Iterator[str]:
+    """Render the tables; a cell has the peak in GiB and a mark for its verdict, and the run's own is framed."""
+    outer, rows, columns = axes[:-2], axes[-2] if len(axes) > 1 else None, axes[-1]
+    stated = {setting.name: setting.value for setting in estimate.settings}
+    across, down = (
+        escape_html(_NAMES.get(axis.name, axis.name)) if axis is not None else "" for axis in (columns, rows)
     )
+    yield (
+        f'<p class="note">{f"Down: {down}. " if down else ""}Across: {across}. Peak of a step in GiB, or of the '
+        "evaluation (e): ✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit. The stated run is framed.</p>"
+    )
+    yield from _describe_gpus([cell for cell in cells if _is_stated(cell, stated, estimate, is_any_gpu=True)])
+    yield '<div class="grids">'
+    for label, group in groupby(cells, key=lambda cell: ", ".join(_format_axes(outer, cell))):
+        yield _render_table(label, list(group), rows, columns, stated, estimate, subject)
+    yield "</div>"
+    command = escape_html(_spell_command(axes, estimate.path))
+    yield f'<p class="note">Other values: <code class="copy">{command}</code></p>'
+    for name in find_idle_axes(cells, axes):
+        yield f'<p class="note"><code>{escape_html(_NAMES.get(name, name))}</code> has no effect on this estimate.</p>'
+
+
+def _describe_gpus(cells: Sequence[Cell]) -> Iterator[str]:
+    """Name the GPUs on which the run fits with its own values; `cells` have these, each on another GPU."""
+    if any(cell.verdict is not None and "gpu" in cell.changes for cell in cells):
+        fitting, tight = (
+            ", ".join(escape_html(cell.changes["gpu"] or "the stated GPU") for cell in cells if cell.verdict == verdict)
+            for verdict in ("fits", "tight")
+        )
+        beside = f", and is tight on <b>{tight}</b>" if tight else ""
+        yield f"<p>As it is, the run fits on <b>{fitting or 'none of these GPUs'}</b>{beside}.</p>"
+
+
+def _spell_command(axes: Sequence[Axis], path: str) -> str:
+    """Return the command that estimates the cells, which also reports them as JSON."""
+    words = (
+        f"{axis.name}={','.join(_spell_value(value) for value in axis.values if value is not None)}" for axis in axes
+    )
+    return f"cfglint estimate {quote(path)} --what-if {' '.join(map(quote, words))}"
+
+
+def _spell_value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _format_axes(axes: Sequence[Axis], cell: Cell) -> Iterator[str]:
+    for axis in axes:
+        if axis.field is None:
+            yield f"{cell.changes[axis.name] or 'stated GPU'}"
+        else:
+            yield f"{_NAMES.get(axis.name, axis.name)} {_format_value(cell.changes[axis.name])}"
+
+
+def _render_table(
+    label: str,
+    cells: Sequence[Cell],
+    rows: Axis | None,
+    columns: Axis,
+    stated: dict[str, Any],
+    estimate: RunEstimate,
+    subject: str,
+) -> str:
+    heads = "".join(f'<th scope="col">{escape_html(_format_value(value))}</th>' for value in columns.values)
+    body = ""
+    width = len(columns.values)
+    for start in range(0, len(cells), width):
+        row = cells[start : start + width]
+        title = "" if rows is None else escape_html(_format_value(row[0].changes[rows.name]))
+        figures = "".join(_render_cell(cell, _is_stated(cell, stated, estimate)) for cell in row)
+        body += f'<tr><th scope="row">{title}</th>{figures}</tr>\n'
+    caption = escape_html(label) or "What if"
+    stated_cells = (cell for cell in cells if _is_stated(cell, stated, estimate, is_any_gpu=True))
+    stated_cell = next(stated_cells, None)
+    badge = "" if stated_cell is None else render_badge(stated_cell.verdict)
     return (
-        f"<figure><figcaption><h4>What if</h4> {caption[0].lower() + caption[1:]}; everything else unchanged"
-        f'</figcaption>\n<div class="chart grid" data-chart="{name}"></div>\n<p class="readout" role="status"></p>\n'
-        f"{idle}"
-        f"<details><summary>The numbers</summary>\n{numbers}"
-        "<p>✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit; bold: the current run.</p></details></figure>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{subject}, {caption}: what if">'
+        f'<table class="grid"><caption><b>{caption}</b> {badge}</caption><thead><tr><td></td>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _is_stated(cell: Cell, stated: dict[str, Any], estimate: RunEstimate, is_any_gpu: bool = False) -> bool:
+    """Return whether a cell has the run's own values on all axes, or on all but the GPU's."""
+    gpu = cell.changes.get("gpu") if is_any_gpu else estimate.gpu
+    values = {"gpu": gpu, "micro_batch": stated.get("micro batch"), "sequence": stated.get("sequence length")}
+    return all(name in values and values[name] == value for name, value in cell.changes.items())
+
+
+def _render_cell(cell: Cell, is_stated: bool) -> str:
+    kind = (cell.verdict or "unknown").replace(" ", "-")
+    frame = " own" if is_stated else ""
+    if cell.budget is None:
+        return f'<td class="{kind}{frame}">?</td>'
+    size = format_gib(cell.budget.expected).removesuffix(" GiB")
+    return f'<td class="{kind}{frame}">{"e " if cell.phase == EVALUATION else ""}{size} {_MARKS[cell.verdict]}</td>'
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _format_size(cell: Cell) -> str:
-    if cell.budget is None:
-        return "?"
-    size = f"{format_gib(cell.budget.expected)} {_MARKS[cell.verdict]}".rstrip()
-    return f"evaluation {size}" if cell.phase == EVALUATION else size
-
-
-def _get_values(cell: Cell) -> list[Any] | None:
-    budget = cell.budget
-    return None if budget is None else [budget.expected, budget.low, budget.high, cell.verdict, cell.phase]

@@ -6,12 +6,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from cfglint_train.foundation.typed import Any
 from cfglint_train.reports.escape import escape_source_line, escape_text
-from cfglint_train.reports.json import encode_compact
-
-# Entities have no effect in script elements, so these characters are escaped as in JSON.
-_IN_SCRIPT = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def escape_html(value: object) -> str:
@@ -29,14 +24,25 @@ def escape_code(line: str) -> str:
     return escape(escape_source_line(line))
 
 
-def format_count(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 error`, `2 errors`."""
-    return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
+def format_span(low: int, high: int) -> str:
+    """Return an interval in GiB, `70.1 to 79.8`, or an empty string if both ends are the same."""
+    ends = [f"{size / 2**30:,.1f}" for size in (low, high)]
+    return "" if ends[0] == ends[1] else " to ".join(ends)
 
 
-def encode_script_data(value: Any) -> str:
-    """Return JSON for a script element of type application/json."""
-    return encode_compact(value).translate(_IN_SCRIPT)
+def render_badge(verdict: str | None) -> str:
+    """Return a verdict as a colored badge, or an empty string without one."""
+    return "" if verdict is None else f'<span class="badge {verdict.replace(" ", "-")}">{verdict}</span>'
+
+
+def render_chip(words: str) -> str:
+    """Return the origin of a value, in words, as a chip."""
+    return f'<span class="chip {words.split()[-1]}">{words}</span>'
+
+
+def render_details(summary: str, body: str, kind: str = "") -> str:
+    """Return folded content; the summary and the body are HTML."""
+    return f"<details{kind and f' class={kind}'}><summary>{summary}</summary>\n{body}</details>"
 
 
 def render_table(
@@ -45,11 +51,12 @@ def render_table(
     rows: Sequence[tuple[str, ...]],
     numbers: tuple[int, ...] = (),
     subject: str = "",
+    kind: str = "",
 ) -> str:
     """Render a table from cells that are already HTML; the first column contains row headers.
 
     The columns in `numbers` contain numbers. The table scrolls inside a region that is labeled with `subject` and
-    `caption`.
+    `caption`. Of the kind `stack`, it shows one cell below the other on a phone.
     """
 
     def render_cell(column: int, content: str) -> str:
@@ -64,6 +71,6 @@ def render_table(
     )
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{subject}{", " * bool(subject)}{caption}">'
-        f"<table><caption>{caption}</caption>\n"
+        f"<table{kind and f' class={kind}'}><caption>{caption}</caption>\n"
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody></table></div>"
     )
