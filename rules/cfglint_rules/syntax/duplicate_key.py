@@ -45,7 +45,6 @@ from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, compute_
 from cfglint_rules.vocabulary.misfits import is_accepted_by_any, list_schemas
 from cfglint_rules.vocabulary.survey import REFUSED, get_checked_keys
 from cfglint_train.documents.document import Document, Entry, Route
-from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import Related, Report, Severity
 from cfglint_train.foundation.typed import Final
@@ -127,8 +126,11 @@ def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> boo
 def _is_override(config: Config, entries: list[Entry]) -> bool:
     """Return whether a command repeats, in its own words, an option of a variable or an array that it expands."""
     document = config.document
-    if not isinstance(document, ShellDocument) or not config.root:
+    if document.syntax != "shell" or not config.root:
         return False
+    from cfglint_train.documents.shell.document import ShellDocument  # slow import: it parses bash
+
+    assert isinstance(document, ShellDocument)
     start = document.invocations[int(config.root[0])].span.start
     return entries[0].key.span.start < start < entries[-1].key.span.start
 
