@@ -290,6 +290,19 @@ def test_other_programs_are_no_runs(program, tmp_path):
     assert not list_runs(tmp_path)
 
 
+def test_words_for_another_script_are_settings_of_its_run(tmp_path):
+    write_command(tmp_path, '"$@"')
+    (tmp_path / "sweep.sh").write_text(
+        "for lr in 1e-6 3e-6; do\n"
+        "  sbatch run.sh data.train_batch_size=100 actor_rollout_ref.actor.optim.lr=$lr trainer.experiment_name=lr$lr\n"
+        "done\n"
+    )
+    findings = lint(tmp_path, build_options(select=["BAT002", "CKP007", "CKP009"])).findings
+    assert [(finding.path, finding.code) for finding in findings] == [("sweep.sh", "BAT002")]
+    (run,) = list_runs(tmp_path)
+    assert (run.main.document.path, run.plan.rollout.batch, run.plan.checkpoint.path) == ("run.sh", 100, None)
+
+
 def test_keys_of_a_recipe_are_its_own(tmp_path):
     write_command(tmp_path, "data.oversample_factor=4", "data.train_batch_size=100", program="recipe.prime.main_prime")
     assert list_messages(tmp_path, "KEY", "BAT002") == []
