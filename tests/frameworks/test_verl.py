@@ -309,6 +309,16 @@ def test_words_for_another_script_are_settings_of_its_run(tmp_path):
     assert (run.main.document.path, run.plan.rollout.batch, run.plan.checkpoint.path) == ("run.sh", 100, None)
 
 
+def test_a_finding_marks_each_setting_once(tmp_path):
+    write_command(tmp_path, "data.train_batch_size=64", "actor_rollout_ref.actor.ppo_mini_batch_size=128")
+    (finding,) = lint(tmp_path, build_options(select=["KEY006"])).findings
+    marked = [finding.place, *(related.place for related in finding.related)]
+    assert [place.document.get_text(place.span).partition("=")[0] for place in marked] == [
+        "data.train_batch_size",
+        "actor_rollout_ref.actor.ppo_mini_batch_size",
+    ]
+
+
 def test_keys_of_a_recipe_are_its_own(tmp_path):
     write_command(tmp_path, "data.oversample_factor=4", "data.train_batch_size=100", program="recipe.prime.main_prime")
     assert list_messages(tmp_path, "KEY", "BAT002") == []

@@ -17,9 +17,9 @@ stops the job after it has waited in the queue. A trainer that takes its GPUs fr
     torchrun --nproc_per_node 8 scripts/train.py config.yaml
 
 ## When it does not apply
-The rule is silent for jobs of `ray job submit`, and for `CUDA_VISIBLE_DEVICES` under DeepSpeed's launcher, which ignores
-the variable beside `--num_gpus`. A request of a SkyPilot or Kubernetes file counts for its own job only. accelerate's
-file is not compared if Slurm grants another number of nodes than its `num_machines`.
+The rule is silent for jobs of `ray job submit`, and for `CUDA_VISIBLE_DEVICES` under DeepSpeed's launcher, which
+ignores the variable beside `--num_gpus`. A request of a SkyPilot or Kubernetes file counts for its own job only.
+accelerate's file is not compared if Slurm grants another number of nodes than its `num_machines`.
 
 ## References
 The manuals of sbatch and srun; torch 2.13 `distributed/run.py` (LOCAL_RANK), `cuda/__init__.py` (set_device);

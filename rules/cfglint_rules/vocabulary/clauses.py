@@ -369,7 +369,7 @@ def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Repo
     related = [
         Related(place, "set here" if name.startswith(("@", "_")) else f"`{settings.format_name(name)}` is here")
         for name, place in places
-        if place is not None and place.span != marked.span
+        if place is not None and clause.when.get(name) != "known"
     ]
     fix = None if scope.is_past else _build_fix(clause, settings)
     all_grounds = (*scope.grounds, *_list_assumptions(clause, settings))
