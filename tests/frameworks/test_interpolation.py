@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfglint_train.documents.document import MISSING
+from cfglint_train.documents.document import MISSING, Unknown
 from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect as dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.frameworks.interpolation import resolve_setting
@@ -144,3 +144,9 @@ def test_an_override_around_a_setting_settles_it() -> None:
     assert parsed.get_value("m", "n") is MISSING
     assert parsed.get_value("m", "o") == 2
     assert parsed.find_override(("m", "o")) == ("m",)
+
+
+def test_a_text_with_an_unknown_part_is_unresolved() -> None:
+    text, unknown = "a: runs/${b}\nb: x\nc: ${b}", Unknown("$lr")
+    assert resolve_value(text, "a", overrides={("b",): unknown}) is UNRESOLVED
+    assert resolve_value(text, "c", overrides={("b",): unknown}) is unknown

@@ -164,10 +164,15 @@ def test_words_apply_in_order(words, expected, tmp_path):
     (("data.train_batch_size=100", "actor_rollout_ref.rollout.n=4"), "0.9.1", ""),
     (("actor_rollout_ref.actor.ppo_mini_batch_size=36",), "0.8.0", "36 x `rollout.n` 1"),
     (("actor_rollout_ref.actor.ppo_mini_batch_size=36",), "0.7.1", ""),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=24",), "0.9.1", "24 x 1 / 8 = 3 answers"),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=24",), "0.4.0", "verl refuses to start"),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=24",), "0.3.0.post1", ""),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=24", "actor_rollout_ref.actor.use_dynamic_bsz=True"), "0.9.1", ""),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=24", "actor_rollout_ref.rollout.n=2"), "0.9.1", ""),
     (("data.train_batch_size=100", "actor_rollout_ref.actor.use_dynamic_bsz=True"), "0.5.0", "verl refuses to start"),
     (("data.train_batch_size=100", "actor_rollout_ref.actor.use_dynamic_bsz=True"), "0.6.1", ""),
-    (("actor_rollout_ref.actor.ppo_mini_batch_size=36", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"),
-     "0.9.1", ""),
+    (("actor_rollout_ref.actor.ppo_mini_batch_size=36", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2",
+      "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=3"), "0.9.1", ""),
 ])  # fmt: skip
 def test_batches_divide_among_the_gpus(words, release, expected, tmp_path):
     write_command(tmp_path, "trainer.n_gpus_per_node=8", *words, release=release)
@@ -192,6 +197,7 @@ def test_a_batch_rests_on_the_default_of_a_variable(word, release, certainty, tm
     ("+trainer.val_before_train=False", "trainer.val_before_train=False"),
     ("actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1", "+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1"),
     ("data.train_batch_size=100 actor_rollout_ref.actor.ppo_mini_batch_size=64", "data.train_batch_size=96"),
+    ("actor_rollout_ref.actor.ppo_mini_batch_size=24", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"),
 ])  # fmt: skip
 def test_fixes_rewrite_the_word(before, after, tmp_path):
     write_command(tmp_path, *before.split(), "trainer.n_gpus_per_node=8")
@@ -288,6 +294,29 @@ def test_records_of_hydra_are_no_runs(tmp_path):
 def test_other_programs_are_no_runs(program, tmp_path):
     write_command(tmp_path, "trainer.stranger=1", program=program)
     assert not list_runs(tmp_path)
+
+
+def test_words_for_another_script_are_settings_of_its_run(tmp_path):
+    write_command(tmp_path, '"$@"')
+    (tmp_path / "sweep.sh").write_text(
+        "for lr in 1e-6 3e-6; do\n"
+        "  sbatch run.sh data.train_batch_size=100 actor_rollout_ref.actor.optim.lr=$lr trainer.experiment_name=lr$lr\n"
+        "done\n"
+    )
+    findings = lint(tmp_path, build_options(select=["BAT002", "CKP007", "CKP009"])).findings
+    assert [(finding.path, finding.code) for finding in findings] == [("sweep.sh", "BAT002")]
+    (run,) = list_runs(tmp_path)
+    assert (run.main.document.path, run.plan.rollout.batch, run.plan.checkpoint.path) == ("run.sh", 100, None)
+
+
+def test_a_finding_marks_each_setting_once(tmp_path):
+    write_command(tmp_path, "data.train_batch_size=64", "actor_rollout_ref.actor.ppo_mini_batch_size=128")
+    (finding,) = lint(tmp_path, build_options(select=["KEY006"])).findings
+    marked = [finding.place, *(related.place for related in finding.related)]
+    assert [place.document.get_text(place.span).partition("=")[0] for place in marked] == [
+        "data.train_batch_size",
+        "actor_rollout_ref.actor.ppo_mini_batch_size",
+    ]
 
 
 def test_keys_of_a_recipe_are_its_own(tmp_path):

@@ -143,9 +143,12 @@ WORDS = {
 
 
 def write_words(over: dict) -> str:
-    """Return a command of verl with the words."""
-    words = [f"    {name}={value}" for name, value in {**WORDS, **over}.items() if value is not None]
-    return " \\\n".join(("python3 -m verl.trainer.main_ppo", *words)) + "\n"
+    """Return a command of verl with the words; only supervised training has a `data.max_length`."""
+    program, base = "python3 -m verl.trainer.main_ppo", WORDS
+    if "data.max_length" in over:
+        program, base = "torchrun --nproc_per_node 8 -m verl.trainer.sft_trainer", {"model.path": "Qwen/Qwen2.5-7B"}
+    words = [f"    {name}={value}" for name, value in {**base, **over}.items() if value is not None]
+    return " \\\n".join((program, *words)) + "\n"
 
 
 def write_script(over: dict) -> str:

@@ -168,6 +168,8 @@ class EvenBatch(Frozen):
     """Sequences per unit of the setting that states `field`."""
     scale: int = 1
     """Units of `field` per unit of that setting."""
+    is_unit: bool = False
+    """True if `field` holds the unit, so that a change lowers it to the largest number that divides the batch."""
     since: str = ""
     """First release that divides the batch so; empty: all known releases."""
     before: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from cfglint_train.documents.document import MISSING, Route
+from cfglint_train.documents.document import MISSING, Route, Unknown
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import parse_value, split_key
@@ -90,7 +90,7 @@ class _InterpolatedText:
         return "".join(self.format_part(part) for part in parts)
 
     def format_part(self, value: Any) -> str:
-        if isinstance(value, (dict, list)):
+        if isinstance(value, (dict, list, Unknown)):
             raise _UnresolvedError
         return str(value)
 

@@ -52,10 +52,13 @@ def build_finding(
 
 
 def _list_related_places(report: Report, run: Run | None) -> tuple[Related, ...]:
-    """Return the related places of a report; if it points into a companion, also the main config of the run."""
+    """Return the related places of a report, each once; if it points into a companion, also the run's main config."""
+    others = {(related.place.document.path, related.place.span): related for related in reversed(report.related)}
+    others.pop((report.place.document.path, report.place.span), None)
+    places = tuple(reversed(others.values()))
     if run is None or report.place.document is run.main.document:
-        return report.related
-    return (*report.related, Related(run.main.find_top(), OF_RUN))
+        return places
+    return (*places, Related(run.main.find_top(), OF_RUN))
 
 
 def _apply_fix_settings(rule: Rule, fix: Fix | None, settings: Settings) -> Fix | None:

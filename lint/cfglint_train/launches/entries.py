@@ -15,7 +15,6 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.sources import Sources
 
-_PYTHON: Final = compile_on_use(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
 _SCRIPT: Final = compile_on_use(r"\.(?:sh|bash|slurm|sbatch|job)$")
 _TRAINING: Final = compile_on_use(r"train|tune|sft", re.IGNORECASE)
 # Names of Python programs that use a config for something other than training.
@@ -37,9 +36,7 @@ class Program(Frozen):
 
 def get_program(document: ShellDocument, invocation: Invocation) -> Program:
     """Return the program that an invocation starts."""
-    parent = None if invocation.parent is None else document.invocations[invocation.parent]
-    is_python = invocation.program.endswith(".py") or (parent is not None and bool(_PYTHON.fullmatch(parent.program)))
-    return Program(invocation.program, is_python)
+    return Program(invocation.program, document.is_python(invocation))
 
 
 def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[str]) -> str | None:

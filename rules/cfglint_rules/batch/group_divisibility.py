@@ -9,7 +9,7 @@ Checks the batch arithmetic that each framework asserts at startup or silently r
 - OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and the global batch and
   `rank_microbatch_size` must be multiples of `max_sequence_length`.
 - verl: `data.train_batch_size` x `rollout.n` must be a multiple of the GPUs, and `ppo_mini_batch_size` x `rollout.n` of
-  the data-parallel ranks.
+  the data-parallel ranks. The share of each rank must be a multiple of the micro batch.
 - GRPO in axolotl and TRL: the number of completions must be a multiple of `num_generations`. In TRL,
   `generation_batch_size` must also be a multiple of micro batch x ranks.
 
@@ -32,9 +32,10 @@ step crashes. Otherwise each step drops the remainder.
     --ref.num_gpus_per_node 8
 
 ## Fix safety
-Unsafe: the fix changes the batch or the group. GRPO and verl have a fix, which is the smallest change: for verl the
-nearest batch, for GRPO more accumulation, another number of completions per prompt, or a larger micro batch. If TRL's
-`generation_batch_size` is stated and does not fit the ranks, the fix sets it to the nearest valid value.
+Unsafe: the fix changes the batch or the group. GRPO and verl have a fix, which is the smallest change. For verl it sets
+the nearest batch, or the largest smaller micro batch. For GRPO it sets more accumulation, another number of completions
+per prompt, or a larger micro batch. If TRL's `generation_batch_size` is stated and does not fit the ranks, the fix sets
+it to the nearest valid value.
 
 ## When it does not apply
 With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for trained groups. If the
@@ -45,7 +46,8 @@ OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py` (setup_distributed), `trainer/ppo
 (setup_dynamic_batch), deepspeed 0.19.8 `runtime/config.py`; ai2-olmo
 0.6.0 `data/iterable_dataset.py`; ai2-olmo-core 3.0.0 `train/train_module/transformer/train_module.py`, 2.0.0
 `train/train_module/transformer.py`; axolotl 0.18.0 `utils/schemas/validation.py` (check_grpo_batch_size_divisibility);
-verl 0.9.1 `utils/config.py` (validate_config), `workers/engine_workers.py` (train_mini_batch);
+verl 0.9.1 `utils/config.py` (validate_config), `workers/engine_workers.py` (train_mini_batch),
+`workers/engine/utils.py` (prepare_micro_batches);
 trl 0.15.2 `trainer/grpo_trainer.py`, 1.16.0 `trainer/grpo_config.py` (`__post_init__`); huggingface/trl#3061, #2858,
 #2876, huggingface/open-r1#249, allenai/olmocr#394.
 """
@@ -108,8 +110,11 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
         covered = [_is_covered(batch, release) for release in candidates.releases]
         if not any(covered) or (batch.before and not _is_covered(batch, candidates.chosen)):
             continue
-        step = batch.unit // gcd(batch.unit, batch.factor)
-        nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
+        if batch.is_unit:
+            nearest = next(size for size in range(batch.unit, 0, -1) if batch.sequences % size == 0)
+        else:
+            step = batch.unit // gcd(batch.unit, batch.factor)
+            nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
         key, total = run.spell_key(batch.field), f" = {batch.sequences:,}" if batch.factor > 1 else ""
         yield Report(
             f"{batch.text}{total} is not a multiple of {batch.divisor}: "

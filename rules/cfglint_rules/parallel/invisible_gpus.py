@@ -6,7 +6,7 @@ Slurm grants (`--gres`, `--gpus-per-node`, `--gpus`) or `CUDA_VISIBLE_DEVICES` l
 
 ## Why is this bad?
 Each process takes the GPU of its local rank. A rank without a GPU fails with `invalid device ordinal`, and the launcher
-stops the job after it has waited in the queue.
+stops the job after it has waited in the queue. A trainer that takes its GPUs from Ray (verl) does not start.
 
 ## Example
     #SBATCH --gres=gpu:4
@@ -17,9 +17,9 @@ stops the job after it has waited in the queue.
     torchrun --nproc_per_node 8 scripts/train.py config.yaml
 
 ## When it does not apply
-The rule is silent for jobs that Ray places, and for `CUDA_VISIBLE_DEVICES` under DeepSpeed's launcher, which ignores
-the variable beside `--num_gpus`. A request of a SkyPilot or Kubernetes file counts for its own job only. accelerate's
-file is not compared if Slurm grants another number of nodes than its `num_machines`.
+The rule is silent for jobs of `ray job submit`, and for `CUDA_VISIBLE_DEVICES` under DeepSpeed's launcher, which
+ignores the variable beside `--num_gpus`. A request of a SkyPilot or Kubernetes file counts for its own job only.
+accelerate's file is not compared if Slurm grants another number of nodes than its `num_machines`.
 
 ## References
 The manuals of sbatch and srun; torch 2.13 `distributed/run.py` (LOCAL_RANK), `cuda/__init__.py` (set_device);
@@ -50,12 +50,14 @@ def check(run: Run) -> Iterator[Report]:
     if not visible or started is None or started.value <= visible:
         return
     source = f" (`{granted.key}`)" if granted is not None and granted.key else ""
+    shortage = f"but {format_count(visible, 'GPU')} of a node {'is' if visible == 1 else 'are'} visible{source}"
+    is_launched = run.framework.launch_interface.uses_all_launched_gpus(run.main)
     yield Report(
-        f"{started.value} processes per node start, but {format_count(visible, 'GPU')} of a node "
-        f"{'is' if visible == 1 else 'are'} visible{source}: "
-        "the others fail with `invalid device ordinal`",
+        f"{started.value} processes per node start, {shortage}: the others fail with `invalid device ordinal`"
+        if is_launched
+        else f"the job takes {started.value} GPUs per node from Ray, {shortage}: it does not start",
         started.origin.place or run.main.find_top(),
-        help=f"request {started.value} GPUs per node, or start {visible} per node",
+        help=f"request {started.value} GPUs per node, or {'start' if is_launched else 'take'} {visible} per node",
     )
 
 

@@ -369,7 +369,7 @@ def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Repo
     related = [
         Related(place, "set here" if name.startswith(("@", "_")) else f"`{settings.format_name(name)}` is here")
         for name, place in places
-        if place is not None and place.span != marked.span
+        if place is not None and not (name.startswith("@") and (clause.each or clause.when[name] == "known"))
     ]
     fix = None if scope.is_past else _build_fix(clause, settings)
     all_grounds = (*scope.grounds, *_list_assumptions(clause, settings))
@@ -422,7 +422,7 @@ def _fill_template(message: str, clause: Clause, settings: Settings) -> str:
         closing = rest.index("]" if rest[start] == "[" else ">", start)
         name = rest[start + 1 : closing]
         if name == "each":
-            text = ", ".join(settings.format_name(given_name) for given_name in _list_given(clause.each, settings))
+            text = "`, `".join(settings.format_name(given_name) for given_name in _list_given(clause.each, settings))
         else:
             text = (
                 settings.format_name(name)

@@ -114,7 +114,8 @@ def _report_words(config: Config) -> Iterator[Report]:
             is_sure = effects.effects == {REFUSED}
             fix = Fix("safe" if is_sure else "unsafe", word.help, keys=((config, (word.rename,)),))
         message = f"{word.message}: {effects.describe()}"
-        yield Report(message, word.place, effects.limit_severity("error"), fix, help=word.help, grounds=effects.grounds)
+        help_text = word.help if fix is None else None
+        yield Report(message, word.place, effects.limit_severity("error"), fix, help=help_text, grounds=effects.grounds)
 
 
 def _judge_word(word: RefusedWord, release: str) -> str:

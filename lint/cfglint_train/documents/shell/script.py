@@ -43,6 +43,8 @@ from cfglint_train.foundation.typed import Any, ClassVar, Final, Protocol, TypeV
 
 _DIRECTIVE: Final = compile_on_use(rb"#SBATCH[ \t]+")
 _DIRECTIVE_WORD: Final = compile_on_use(rb"\S+")
+_PYTHON: Final = compile_on_use(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
+"""Programs that start a Python file or module."""
 Outcome = TypeVar("Outcome")
 
 _GAP: Final = compile_on_use(rb"[\s\\=\"']*")
@@ -253,6 +255,13 @@ class ShellScript(Document):
         conditions = invocation.find_condition(first), invocation.find_condition(second)
         is_overriding = invocation.number in self.translators
         return conditions[0] != conditions[1] and (is_overriding or all(conditions))
+
+    def is_python(self, invocation: Invocation) -> bool:
+        """Return whether a program is a Python file, or a module that Python or a launcher of Python starts."""
+        parent = None if invocation.parent is None else self.invocations[invocation.parent]
+        return invocation.program.endswith(".py") or (
+            parent is not None and _PYTHON.fullmatch(parent.program) is not None
+        )
 
     def list_launchers(self, invocation: Invocation) -> Iterator[Invocation]:
         """Yield the chain of launchers that start an invocation, innermost first."""

@@ -34,13 +34,14 @@ _SFT_SECTIONS: Final = frozenset(("data", "model", "optim", "trainer"))
 def recognise(document: Document) -> list[RecognisedConfig]:
     """Return the commands that start a trainer, or the YAML file that one reads."""
     if isinstance(document, ShellDocument):
-        return [config for invocation in document.invocations for config in _recognise_command(invocation)]
+        return [config for invocation in document.invocations for config in _recognise_command(document, invocation)]
     return _recognise_file(document) if document.syntax == "yaml" else []
 
 
-def _recognise_command(invocation: Invocation) -> list[RecognisedConfig]:
+def _recognise_command(document: ShellDocument, invocation: Invocation) -> list[RecognisedConfig]:
     is_own = is_ppo_program(invocation) or is_sft_program(invocation)
-    sections = {word.route[0] for word in list_settings(invocation)} if is_own or _is_python(invocation) else set()
+    is_read = is_own or document.is_python(invocation)
+    sections = {word.route[0] for word in list_settings(invocation)} if is_read else set()
     if not is_own and (_ROOT not in sections or _OTHER_TASK.search(invocation.program)):
         return []
     if names_own_file(invocation) or (is_own and not sections and find_config_name(invocation) is None):
@@ -57,12 +58,6 @@ def _recognise_command(invocation: Invocation) -> list[RecognisedConfig]:
 
 def _is_validation(word: HydraWord) -> bool:
     return word.route == ("trainer", "val_only") and getattr(word.entry.value, "value", None) is True
-
-
-def _is_python(invocation: Invocation) -> bool:
-    return invocation.parent is not None and (
-        invocation.program.endswith(".py") or re.fullmatch(r"\w+(?:\.\w+)*", invocation.program) is not None
-    )
 
 
 def is_ppo_program(invocation: Invocation) -> bool:
