@@ -108,6 +108,32 @@ def test_an_estimate_that_is_too_low_and_other_processes_narrow_the_room(folder)
     assert "other processes hold 2.0 GiB" in outcome.out
 
 
+def test_a_run_that_needed_more_than_the_upper_bound_is_probably_another_one(folder):
+    write_log(folder, total="79.11 GiB", allocated="65.00 GiB", own="70.00 GiB")
+    document = run_json(folder, "sft.yaml")
+    assert document["failures"][0]["estimate"]["contradicted"] is True
+    assert document["fit"] is None
+    outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
+    assert "check whether the job ran this configuration" in outcome.lines[-2]
+
+
+def test_a_limit_of_the_job_is_its_capacity(folder):
+    write_log(folder, free="9.90 GiB")
+    text = (folder / "job.log").read_text().replace(" Of the allocated", " 36.00 GiB allowed; Of the allocated")
+    (folder / "job.log").write_text(text)
+    document = run_json(folder, "sft.yaml")
+    assert document["failures"][0]["limit"] == 36 * GIB
+    assert document["room"] < 36 * GIB
+    assert document["failures"][0]["fragmented"] is False
+
+
+def test_a_full_disk_is_no_checkpoint_unless_the_log_says_so(folder):
+    for path, phase in (("out/model-00001-of-00004.safetensors", "save"), ("cache/tmp1", None)):
+        (folder / "job.log").write_text(f"OSError: [Errno 28] No space left on device: '{path}'\n")
+        assert run_json(folder)["failures"][0]["phase"] == phase
+        assert ("a checkpoint did not fit" in run_cfglint("why-oom", "job.log", cwd=folder).out) == (phase == "save")
+
+
 def test_without_a_traceback_the_size_of_all_logits_is_enough(folder):
     write_log(folder, frames=[])
     (failure,) = run_json(folder, "sft.yaml")["failures"]
@@ -254,6 +280,7 @@ def test_a_row_needs_facts_that_are_stated(folder):
         (None, ("sft.yaml",), "No such file"),
         (b"all is well\n", ("sft.yaml",), "no out-of-memory message"),
         (b"", (), "no out-of-memory message"),
+        (b"\x1f\x8b\x08", (), "job.log: compressed; run `zcat job.log | cfglint why-oom -`"),
         (b"\x7fELF\x00\x01\x02\xff\xfe" * 999, (), "no out-of-memory message"),
         (b"CUDA error: out of memory", ("none.yaml",), "none.yaml"),
         (b"CUDA error: out of memory", ("job.log",), "job.log"),
@@ -311,7 +338,10 @@ def test_a_log_cannot_forge_the_report(folder):
         ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes", (), "4.0 GiB could not"),
         ("failed (exitcode: -9) local_rank: 0", (), "dmesg"),
         ("DataLoader worker (pid 5) is killed by signal: Bus error", (), "--shm-size"),
-        ("ValueError: No available memory for the cache blocks.", (), "  what: rollout engine"),
+        ("ValueError: No available memory for the cache blocks.", (), "raise the share"),
+        ("(9 GiB KV cache is needed, which is larger than the available KV cache memory", (), "lower that length"),
+        ("Free memory on device (1/9 GiB) on startup is less than desired GPU memory utilization", (), "free the GPU"),
+        ("Detected 1 oom_kill event in StepId=1.0", ("--host-memory", "4TB"), "  the estimate fits: check whether the"),
     ],
 )
 def test_other_resources_have_a_remedy(folder, line, words, expected):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import components
@@ -29,6 +30,9 @@ _COMPONENTS: Final[dict[Part, Component]] = {
     "engine": components.ENGINE,
     "sent": components.SYNCED,
 }
+
+_CHECKPOINT: Final = compile_on_use(r"PytorchStreamWriter|SafetensorError|\.(?:safetensors|pt|pth|bin|distcp)\b")
+"""Writers and files of checkpoints; a disk that is full stops caches and downloads as well."""
 
 _MAX_CANDIDATES: Final = 6
 _MAX_TEXTS: Final = 3
@@ -68,7 +72,7 @@ def explain(message: Message, run: Run | None) -> Explanation:
     if message.kind == "engine":
         return Explanation(place, "rollout", components.ENGINE, "message")
     if message.kind == "disk":
-        return Explanation(place, place.phase or "save")
+        return Explanation(place, place.phase or ("save" if _CHECKPOINT.search(message.text) is not None else None))
     if message.kind != "gpu" or message.tried is None:
         component = None if place.part is None else _find_component(place.part, place.phase, setup)
         is_gpu = message.kind in ("gpu", "driver")
@@ -174,6 +178,16 @@ class Comparison(Frozen):
     high: float
     needed: float
     """Bytes that were allocated, and those of the request: a lower bound of the peak."""
+
+    @property
+    def shortage(self) -> float:
+        """Bytes by which the estimate is too low for what the log shows."""
+        return max(0.0, self.needed - self.expected)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """True if the run needed more than the upper bound for the whole GPU: the run was probably another one."""
+        return self.needed > _get_budget(self.phase).high
 
 
 def compare_estimate(message: Message, explanation: Explanation, run: Run) -> Comparison | None:

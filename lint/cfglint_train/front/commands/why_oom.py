@@ -38,12 +38,15 @@ def why_oom(argv: list[str]) -> int:
     add_settings(parser)
     parser.set_defaults(select=None, ignore=None)
     options = parser.parse_args(argv)
+    from cfglint_train.foundation import regular_files
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.front.commands.estimation import estimate_only_run
     from cfglint_train.postmortem import messages, report
 
     failures = messages.read_log(_read_pieces(options.log))
     if not failures:
+        if options.log != "-" and regular_files.read_beginning(options.log, 2) == b"\x1f\x8b":
+            raise UsageError(f"{options.log}: compressed; run `zcat {options.log} | cfglint why-oom -`")
         raise UsageError(f"{options.log}: no out-of-memory message")
     lint_options = build_options(options)
     run = None if options.run is None else estimate_only_run(options.run, lint_options)
@@ -92,7 +95,11 @@ def _add_fit(post_mortem: PostMortem, config: str, lint_options: Options) -> Pos
 
     first, room = find_first_gpu(post_mortem.diagnoses), None
     if first is not None and first.capacity is not None:
-        room = int(first.capacity - first.shortage)
+        compared, room = first.comparison, first.capacity
+        if compared is not None:
+            if compared.is_contradicted:
+                return post_mortem
+            room -= int(compared.shortage)
         if room <= 0:
             return post_mortem
         lint_options = lint_options.replace(gpu_memory=f"{room / 2**30:.3f}GiB")
