@@ -77,7 +77,7 @@ def test_the_allocation_is_matched_with_a_tensor_of_the_estimate(folder):
     write_log(folder, "  3%|#  | 9/352 [40:55<25:10, 264.19s/it]")
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
     assert outcome.code == 0
-    assert "  where: forward (cross_entropy), after 9 of 352 steps" in outcome.lines
+    assert "  where: forward (cross_entropy in functional.py), after 9 of 352 steps" in outcome.lines
     assert "  what: logits and loss, by traceback and size" in outcome.lines
     assert "  size: 7.83 GiB = logits: 2 x 8,192 tokens x 128,256 x 4 B" in outcome.lines
     assert "for a GPU with room for 38.1 GiB:" in outcome.lines
@@ -256,7 +256,10 @@ def test_standard_input_is_a_log(folder):
 
 
 def test_the_row_is_one_that_calibrate_reads(folder):
-    write_log(folder)
+    other = format_message({**MESSAGE, "tried": "9.00 GiB", "allocated": "30.00 GiB"})
+    write_log(folder, *format_frames([["a.py", "f", "x"]]), other)
+    with (folder / "job.log").open("a") as file:  # another rank, which needed less for a larger request
+        file.write("\n".join([*format_frames(LOSS), other, ""]))
     cluster = ("--gpu", "A100-40GB", "--nodes", "1", "--gpus-per-node", "1", "--release", "axolotl=0.13.1")
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", "--row", *cluster, cwd=folder)
     assert outcome.code == 0, outcome.err

@@ -67,7 +67,7 @@ def explain(message: Message, run: Run | None) -> Explanation:
     """Explain a message with the estimate of a run, or from the log alone."""
     place = locate_allocation(message.frames)
     if place.phase is None and message.is_loading:
-        place = place._replace(phase="load", function="the progress bar of loading")
+        place = place._replace(phase="load", function="the progress bar of loading", path="")
     setup = None if run is None else find_setup(run, place.phase)
     if message.kind == "engine":
         return Explanation(place, "rollout", components.ENGINE, "message")
@@ -177,7 +177,7 @@ class Comparison(Frozen):
     low: float
     high: float
     needed: float
-    """Bytes that were allocated, and those of the request: a lower bound of the peak."""
+    """Bytes that the message states as a lower bound of the peak."""
 
     @property
     def shortage(self) -> float:
@@ -205,7 +205,7 @@ def compare_estimate(message: Message, explanation: Explanation, run: Run) -> Co
         return None
     budget = _get_budget(phase)
     low, high = budget.get_bounds("allocated")
-    return Comparison(phase, budget.allocated, low, high, message.allocated + message.tried)
+    return Comparison(phase, budget.allocated, low, high, message.needed)
 
 
 def _get_budget(phase: Phase) -> Budget:

@@ -72,9 +72,14 @@ class Message(Frozen):
     is_loading: bool = False
     """True if weights were being loaded when the log last showed progress."""
 
+    @property
+    def needed(self) -> float:
+        """Bytes that were allocated, and those of the request: a lower bound of the peak."""
+        return (self.allocated or 0.0) + (self.tried or 0.0)
+
 
 class Failure(Frozen):
-    """A failure, with the ranks that report it; the message is that of the largest request."""
+    """A failure, with the ranks that report it; the message is that of the rank that needed most."""
 
     message: Message
     ranks: tuple[int, ...]
@@ -385,13 +390,9 @@ class _Reader:
         if rank is not None and rank not in ranks and len(ranks) < _MAX_RANKS:
             ranks = tuple(sorted((*ranks, rank)))
         kept = earlier.message
-        if _get_size(message) > _get_size(kept):
+        if message.needed > kept.needed:
             kept = message._replace(frames=message.frames or kept.frames, step=kept.step)
         self.failures[key] = Failure(kept, ranks, earlier.repeats + 1)
-
-
-def _get_size(message: Message) -> float:
-    return message.tried or message.allocated or 0.0
 
 
 def _is_repeated(earlier: Message, message: Message) -> bool:

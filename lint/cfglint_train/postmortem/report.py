@@ -179,7 +179,8 @@ def _describe_place(diagnosis: Diagnosis) -> str:
     else:
         where = explanation.phase
         if explanation.place.function and explanation.place.phase == explanation.phase:
-            where += f" ({explanation.place.function[:60]})"
+            file = explanation.place.path.rpartition("/")[2]
+            where += f" ({explanation.place.function[:60]}{file and f' in {file}'})"
     if message.step is not None:
         done, total = message.step
         where += f", after {done:,} of {total:,} steps"
@@ -326,6 +327,7 @@ def _build_failure(diagnosis: Diagnosis) -> dict[str, object]:
         **sizes,
         "phase": explanation.phase,
         "function": escape_data(explanation.place.function) or None,
+        "file": escape_data(explanation.place.path) or None,
         "component": None if explanation.component is None else explanation.component.name,
         "basis": explanation.basis or None,
         "formula": explanation.text or None,

@@ -30,6 +30,8 @@ class Place(Frozen):
     part: Part | None = None
     function: str = ""
     """Function or line of code that names the part, or else the phase."""
+    path: str = ""
+    """File of the function, or empty."""
 
 
 class _Rule(Frozen):
@@ -194,19 +196,23 @@ _PASSES: Final = frozenset(("forward", "backward", "optimizer step"))
 
 def locate_allocation(frames: Sequence[Frame]) -> Place:
     """Return the place of an allocation from its traceback, which lists the outermost frame first."""
-    phase, shown = None, ""
+    place = Place()
     for rule in _PHASES:
         frame = next((frame for frame in reversed(frames) if rule.is_match(frame)), None)
         if frame is not None:
-            phase, shown = rule.value, frame.function or frame.code
+            place = _build_place(rule.value, None, frame)
             break
     is_inner = True
     for frame in reversed(frames):
         for rule in _PARTS:
-            if not rule.is_match(frame) or (rule.value == "weights" and phase in _PASSES):
+            if not rule.is_match(frame) or (rule.value == "weights" and place.phase in _PASSES):
                 continue
             if rule.is_inner and not is_inner:
                 break
-            return Place(phase, rule.value, frame.function or frame.code)
+            return _build_place(place.phase, rule.value, frame)
         is_inner = is_inner and _HOOKS.search(frame.path) is not None
-    return Place(phase, None, shown)
+    return place
+
+
+def _build_place(phase: str | None, part: Part | None, frame: Frame) -> Place:
+    return Place(phase, part, frame.function or frame.code, frame.path)

@@ -72,19 +72,18 @@ def _read_pieces(path: str) -> Iterator[str]:
 
 
 def _build_rows(run: Run | None, diagnoses: tuple[Diagnosis, ...]) -> Iterator[str]:
-    """Yield the measurement of the first GPU failure as a row. Raise UsageError if it cannot be used as evidence."""
+    """Yield the highest need of a GPU as a row. Raise UsageError if it cannot be used as evidence."""
     import json
 
     from cfglint_train.calibration import record
     from cfglint_train.calibration.logs import OUT_OF_MEMORY, Figure
     from cfglint_train.foundation.errors import UsageError
-    from cfglint_train.postmortem.report import find_first_gpu
 
-    first = find_first_gpu(diagnoses)
-    if run is None or first is None or first.message.allocated is None:
+    messages = (item.message for item in diagnoses if item.message.kind == "gpu")
+    needs = [message.needed for message in messages if message.allocated is not None]
+    if run is None or not needs:
         raise UsageError("--row needs a configuration and a log in which torch states what was allocated")
-    size = first.message.allocated + (first.message.tried or 0.0)
-    rows = record.build_rows(run, [Figure("allocated", size, OUT_OF_MEMORY, is_bound=True)])
+    rows = record.build_rows(run, [Figure("allocated", max(needs), OUT_OF_MEMORY, is_bound=True)])
     yield from (json.dumps(row, allow_nan=False) for row in rows)
 
 
