@@ -127,6 +127,18 @@ def test_a_limit_of_the_job_is_its_capacity(folder):
     assert document["failures"][0]["fragmented"] is False
 
 
+@pytest.mark.parametrize(
+    ("message", "component"),
+    [
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "GPU context"),
+        ("RuntimeError: CUDA error: out of memory", None),
+    ],
+)
+def test_an_allocation_outside_of_the_pool_is_no_tensor_of_the_traceback(folder, message, component):
+    (folder / "job.log").write_text("\n".join([*format_frames(LOSS), message]))
+    assert run_json(folder, "sft.yaml")["failures"][0]["component"] == component
+
+
 def test_a_full_disk_is_no_checkpoint_unless_the_log_says_so(folder):
     for path, phase in (("out/model-00001-of-00004.safetensors", "save"), ("cache/tmp1", None)):
         (folder / "job.log").write_text(f"OSError: [Errno 28] No space left on device: '{path}'\n")
@@ -337,6 +349,7 @@ def test_a_log_cannot_forge_the_report(folder):
         ("OSError: [Errno 28] No space left on device", (), "state --disk to find the smallest change that fits"),
         ("OSError: [Errno 28] No space left on device", ("--disk", "1GiB"), "for the stated hardware:"),
         ("CUDA error: out of memory", ("--gpu", "H100"), "  the estimate fits: check whether the job ran this"),
+        ("Last error: Cuda failure 2 'out of memory'", (), "  what: GPU context"),
         ("Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:104857600kB", (), "held 100 GiB"),
         ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes", (), "4.0 GiB could not"),
         ("failed (exitcode: -9) local_rank: 0", (), "dmesg"),

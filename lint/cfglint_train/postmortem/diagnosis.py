@@ -33,6 +33,8 @@ _COMPONENTS: Final[dict[Part, Component]] = {
 
 _CHECKPOINT: Final = compile_on_use(r"PytorchStreamWriter|SafetensorError|\.(?:safetensors|pt|pth|bin|distcp)\b")
 """Writers and files of checkpoints; a disk that is full stops caches and downloads as well."""
+_LIBRARY: Final = compile_on_use(r"[a-zA-Z]+ failure|_STATUS_ALLOC_FAILED")
+"""Messages of NCCL and cuBLAS. Other allocations outside of torch's pool may be those of pinned host memory."""
 
 _MAX_CANDIDATES: Final = 6
 _MAX_TEXTS: Final = 3
@@ -68,24 +70,23 @@ def explain(message: Message, run: Run | None) -> Explanation:
     place = locate_allocation(message.frames)
     if place.phase is None and message.is_loading:
         place = place._replace(phase="load", function="the progress bar of loading", path="")
-    setup = None if run is None else find_setup(run, place.phase)
     if message.kind == "engine":
         return Explanation(place, "rollout", components.ENGINE, "message")
     if message.kind == "disk":
         return Explanation(place, place.phase or ("save" if _CHECKPOINT.search(message.text) is not None else None))
+    if message.kind == "driver" and _LIBRARY.search(message.text) is not None:
+        return Explanation(place, place.phase, components.CONTEXT, "message")
     if message.kind != "gpu" or message.tried is None:
-        component = None if place.part is None else _find_component(place.part, place.phase, setup)
-        is_gpu = message.kind in ("gpu", "driver")
-        named = component if is_gpu else None
-        return Explanation(place, place.phase, named, "traceback" if named is not None else "")
+        return Explanation(place, place.phase)
+    setup = None if run is None else _find_setup(run, place.phase)
     tensors = [] if setup is None or not is_meaningful(message.tried) else list_tensors(setup)
     if place.part is not None:
         return _explain_part(message, place, place.part, setup, tensors)
     return _explain_size(message, place, setup, tensors)
 
 
-def find_setup(run: Run, phase: str | None = None) -> Setup | None:
-    """Return the setup of a phase of a run (default: the backward pass), or None if no step is estimated."""
+def _find_setup(run: Run, phase: str | None) -> Setup | None:
+    """Return the setup of a phase of a run, or else of the backward pass, or None if no step is estimated."""
     phases = [run.estimate.find_phase(name) for name in (phase or "", "backward", *STEP_PHASES)]
     budgets = [item.gpu for item in phases if item is not None and item.gpu is not None]
     steps = [budget for budget in budgets if budget.basis is not None and budget.setup.batch.tokens > 1]

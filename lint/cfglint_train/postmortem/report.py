@@ -266,6 +266,8 @@ def _render_others(diagnosis: Diagnosis, report: PostMortem) -> Iterator[str]:
         yield "  the kernel's OOM killer sends signal 9, but so do schedulers and users: check `dmesg -T` on the node"
     elif message.kind == "shared memory":
         yield "  data loader workers pass batches through /dev/shm: enlarge it (`--shm-size`), or use fewer workers"
+    elif message.kind == "driver" and diagnosis.explanation.component is not None:
+        yield "  the buffers of NCCL and cuBLAS lie outside of torch's pool, which left them no room"
     elif message.kind == "engine":
         yield next(f"  {advice}" for text, advice in _ENGINE_ADVICE if text in message.text)
     elif diagnosis.explanation.phase == "save" and message.kind == "disk" and report.run is None:
