@@ -346,6 +346,7 @@ def test_a_log_cannot_forge_the_report(folder):
     [
         ("Detected 1 oom_kill event in StepId=1.0", (), "state --host-memory to find the smallest change that fits"),
         ("Detected 1 oom_kill event in StepId=1.0", ("--host-memory", "64GiB"), "for the stated hardware:"),
+        ("memory: usage 67108864kB, limit 67108864kB, failcnt 1", (), "state --host-memory 64GiB to find the smallest"),
         ("OSError: [Errno 28] No space left on device", (), "state --disk to find the smallest change that fits"),
         ("OSError: [Errno 28] No space left on device", ("--disk", "1GiB"), "for the stated hardware:"),
         ("CUDA error: out of memory", ("--gpu", "H100"), "  the estimate fits: check whether the job ran this"),

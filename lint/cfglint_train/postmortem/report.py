@@ -140,8 +140,8 @@ def _render_details(diagnosis: Diagnosis, report: PostMortem) -> Iterator[str]:
     if diagnosis.is_fragmented:
         backend = next((name for name in ("HIP", "NPU") if diagnosis.message.text.startswith(name)), "CUDA")
         yield (
-            f"  fragmentation: {format_size(diagnosis.message.idle or 0)} are reserved but unused, in pieces that are "
-            f"too small; set PYTORCH_{backend}_ALLOC_CONF=expandable_segments:True"
+            f"  fragmentation: {format_size(diagnosis.message.idle or 0)} are unused in pieces that are too small; "
+            f"set PYTORCH_{backend}_ALLOC_CONF=expandable_segments:True"
         )
     yield from _render_others(diagnosis, report)
 
@@ -232,16 +232,14 @@ def _render_comparison(diagnosis: Diagnosis) -> Iterator[str]:
     if compared is None:
         return
     low, high = compared.low / GIB, compared.high / GIB
-    line = (
-        f"  estimate: {format_gib(compared.expected)} allocated in {compared.phase.title} ({low:.1f} to {high:.1f}); "
-        f"the run needed at least {format_gib(compared.needed)}"
-    )
+    yield f"  estimate: {format_gib(compared.expected)} allocated in {compared.phase.title} ({low:.1f} to {high:.1f})"
+    line = f"  needed: at least {format_gib(compared.needed)}"
     if compared.shortage:
         share = compared.shortage / compared.needed
         line += f", so the estimate is {format_gib(compared.shortage)} ({share:.0%}) too low"
     yield line
     if compared.is_contradicted:
-        yield "  it needed more than the upper bound: check whether the job ran this configuration on as many GPUs"
+        yield "  that exceeds the upper bound: check whether the job ran this configuration on as many GPUs"
 
 
 _ENGINE_ADVICE: Final = (
@@ -281,15 +279,16 @@ def _render_fit(report: PostMortem) -> Iterator[str]:
     alternatives = report.alternatives
     if alternatives is None:
         return
-    gap, kind = find_gap(alternatives.run), report.diagnoses[0].message.kind
-    resource = _RESOURCES.get(kind, "gpu")
+    gap, message = find_gap(alternatives.run), report.diagnoses[0].message
+    resource = _RESOURCES.get(message.kind, "gpu")
     judgements = (alternatives.judgement, *alternatives.host_and_disk)
     judgement = next((item for item in judgements if item is not None and item.resource == resource), None)
     if gap is not None:
         yield f"memory not checked: {gap.message}; {gap.help}"
     elif resource != "gpu" and judgement is None:
-        yield f"state {_CAPACITY_FLAGS[resource]} to find the smallest change that fits"
-    elif judgement is not None and kind not in ("engine", "shared memory"):
+        size = "" if message.total is None else f" {message.total / GIB:.0f}GiB"
+        yield f"state {_CAPACITY_FLAGS[resource]}{size} to find the smallest change that fits"
+    elif judgement is not None and message.kind not in ("engine", "shared memory"):
         yield (
             "for the stated hardware:" if report.room is None else f"for a GPU with room for {format_gib(report.room)}:"
         )
