@@ -106,6 +106,8 @@ def test_an_estimate_that_is_too_low_and_other_processes_narrow_the_room(folder)
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
     assert "too low" in outcome.out
     assert "other processes hold 2.0 GiB" in outcome.out
+    write_log(folder, total="60.00 GiB", own=None)
+    assert "other processes or libraries hold 21.8 GiB" in run_cfglint("why-oom", "job.log", cwd=folder).out
 
 
 def test_a_run_that_needed_more_than_the_upper_bound_is_probably_another_one(folder):

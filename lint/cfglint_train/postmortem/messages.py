@@ -63,7 +63,7 @@ class Message(Frozen):
     idle: float | None = None
     """Bytes that torch's allocator holds without use."""
     others: float | None = None
-    """Bytes that other processes hold on the GPU."""
+    """Bytes on the GPU outside of this process, and of its libraries if the message lists no processes."""
     device: int | None = None
     frames: tuple[Frame, ...] = ()
     """Frames of the traceback, outermost first."""

@@ -154,7 +154,7 @@ def _render_log(message: Message) -> Iterator[str]:
             (message.allocated, "allocated"),
             (message.idle, "reserved but unused"),
             (message.free, "free"),
-            (message.others, "held by other processes"),
+            (message.others, f"held by {_name_others(message)}"),
         )
         parts = [f"{format_size(size)} {name}" for size, name in sizes if size is not None and (size or name == "free")]
         if parts:
@@ -168,6 +168,11 @@ def _render_log(message: Message) -> Iterator[str]:
         yield f"  log: the killed process held {format_size(message.allocated)}"
     else:
         yield f"  log: {format_size(message.allocated)} of {format_size(message.total)} were in use"
+
+
+def _name_others(message: Message) -> str:
+    """Return what holds the memory outside of torch's pool; without a list of processes, it may be NCCL."""
+    return "other processes" if "rocess " in message.text else "other processes or libraries"
 
 
 def _describe_place(diagnosis: Diagnosis) -> str:
@@ -258,8 +263,10 @@ _ENGINE_ADVICE: Final = (
 
 def _render_others(diagnosis: Diagnosis, report: PostMortem) -> Iterator[str]:
     message = diagnosis.message
-    if (message.others or 0.0) > GIB / 2:
-        yield f"  other processes hold {format_size(message.others or 0)} of this GPU: end them, or use another GPU"
+    others = message.others or 0.0
+    if others > GIB / 2:
+        holders = _name_others(message)
+        yield f"  {holders} hold {format_size(others)} of this GPU: end other processes, or use another GPU"
     if message.kind == "killed":
         yield "  the kernel's OOM killer sends signal 9, but so do schedulers and users: check `dmesg -T` on the node"
     elif message.kind == "shared memory":
