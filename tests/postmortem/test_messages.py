@@ -110,7 +110,13 @@ def test_memory_of_other_processes_is_separated_from_that_of_this_one(processes,
         ("host", "Task was killed due to the node running low on memory."),
         ("killed", "torch.distributed.elastic: failed (exitcode: -9) local_rank: 0 (pid: 438) of binary: python"),
         ("killed", "[launch.py:322:sigkill_handler] ['python'] exits with return code = -9"),
+        ("host", "Workers (tasks / actors) killed due to memory pressure (OOM), 0 crashed"),
+        ("host", "_ArrayMemoryError: Unable to allocate 30.5 GiB for an array with shape (4096, 1000000)"),
+        ("host", "srun: error: node12: task 3: Out Of Memory"),
         ("killed", "subprocess.CalledProcessError: Command died with <Signals.SIGKILL: 9>."),
+        ("killed", "./run.sh: line 14: 12345 Killed                  python train.py"),
+        ("killed", "srun: error: node12: tasks 0-3: Killed"),
+        ("killed", "srun: error: node12: task 3: Exited with exit code 137"),
         ("shared memory", "DataLoader worker (pid 5) is killed by signal: Bus error. It is possible that"),
         ("disk", "OSError: [Errno 28] No space left on device"),
         ("disk", "[enforce fail at inline_container.cc:672] PytorchStreamWriter failed writing file data/3"),
@@ -129,6 +135,7 @@ def test_other_resources_are_distinguished(kind, text):
         "failed (exitcode: 1) local_rank: 0",
         "max_split_size_mb to avoid fragmentation",
         "INFO: GPU KV cache size: 12,345 tokens",
+        "(1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray stop",
     ],
 )
 def test_other_lines_are_no_messages(text):
@@ -184,6 +191,52 @@ def test_the_launcher_that_kills_the_other_processes_is_no_cause():
     assert [failure.message.kind for failure in read_log([text])] == ["gpu"]
     text = "Detected 1 oom_kill event in StepId=1.0\nfailed (exitcode: -9) local_rank: 1 (pid: 438)\n"
     assert [failure.message.kind for failure in read_log([text])] == ["host"]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "failed (exitcode: -6) local_rank: 0 (pid: 437) of binary: python",
+        "slurmstepd: error: *** JOB 123 ON node1 CANCELLED AT 2025-03-12T12:00:01 DUE TO TIME LIMIT ***",
+    ],
+)
+def test_a_process_that_is_killed_for_another_reason_lacked_no_memory(cause):
+    killed = "failed (exitcode: -9) local_rank: 1 (pid: 438)"
+    assert read_log([f"{cause}\n{killed}\n"]) == ()
+    peers = "failed (exitcode: 1) local_rank: 0 (pid: 437)"  # the peers of a killed process lose their connection
+    assert [failure.message.kind for failure in read_log([f"{killed}\n{peers}\n"])] == ["killed"]
+
+
+def test_code_that_quotes_a_message_is_none():
+    text = (
+        'Traceback (most recent call last):\n  File "/a/site-packages/vllm/worker.py", line 3, in check\n'
+        '    raise ValueError("No available memory for the cache blocks. "\n'
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`\n"
+    )
+    message = read_message(text)
+    assert message.text.startswith("ValueError: ")
+    assert message.frames[-1].code.startswith("raise ")
+
+
+def test_failures_in_one_function_of_different_files_are_kept_apart():
+    frame = 'Traceback (most recent call last):\n  File "/a/site-packages/{}.py", line 3, in forward\n'
+    failures = read_log([f"{frame.format('mlp')}{NEW}\n{frame.format('loss')}{NEW.replace('2.26', '9.00')}\n"])
+    assert [failure.message.tried for failure in failures] == [2.26 * GIB, 9 * GIB]
+
+
+def test_the_kernel_states_what_was_held():
+    start = "[1.0] python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+    limit = "[1.0] memory: usage 2097152kB, limit 2097152kB, failcnt 1203\n"
+    end = "[1.0] Out of memory: Killed process 7 (python3) total-vm:9kB, anon-rss:1048576kB, shmem-rss:1048576kB\n"
+    message = read_message(start + limit + end)
+    assert (message.allocated, message.total) == (2 * GIB, 2 * GIB)
+    message = read_message(start + end)
+    assert (message.allocated, message.total) == (2 * GIB, None)
+    node = (
+        "where the task (pid=9, memory used=1.25GB) was running was 27.75GB / 28.50GB (0.97), which exceeds the memory "
+    )
+    message = read_message(f"{node}usage threshold of 0.95.\n")
+    assert (message.allocated, message.total) == (27.75 * GIB, 28.5 * GIB)
 
 
 def test_the_step_is_that_of_the_training_bar():

@@ -77,7 +77,7 @@ def test_the_allocation_is_matched_with_a_tensor_of_the_estimate(folder):
     write_log(folder, "  3%|#  | 9/352 [40:55<25:10, 264.19s/it]")
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
     assert outcome.code == 0
-    assert "  where: forward (cross_entropy), after 9 of 352 steps" in outcome.lines
+    assert "  where: forward (cross_entropy in functional.py), after 9 of 352 steps" in outcome.lines
     assert "  what: logits and loss, by traceback and size" in outcome.lines
     assert "  size: 7.83 GiB = logits: 2 x 8,192 tokens x 128,256 x 4 B" in outcome.lines
     assert "for a GPU with room for 38.1 GiB:" in outcome.lines
@@ -106,6 +106,46 @@ def test_an_estimate_that_is_too_low_and_other_processes_narrow_the_room(folder)
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
     assert "too low" in outcome.out
     assert "other processes hold 2.0 GiB" in outcome.out
+    write_log(folder, total="60.00 GiB", own=None)
+    assert "other processes or libraries hold 21.8 GiB" in run_cfglint("why-oom", "job.log", cwd=folder).out
+
+
+def test_a_run_that_needed_more_than_the_upper_bound_is_probably_another_one(folder):
+    write_log(folder, total="79.11 GiB", allocated="65.00 GiB", own="70.00 GiB")
+    document = run_json(folder, "sft.yaml")
+    assert document["failures"][0]["estimate"]["contradicted"] is True
+    assert document["fit"] is None
+    outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
+    assert "check whether the job ran this configuration" in outcome.lines[-2]
+
+
+def test_a_limit_of_the_job_is_its_capacity(folder):
+    write_log(folder, free="9.90 GiB")
+    text = (folder / "job.log").read_text().replace(" Of the allocated", " 36.00 GiB allowed; Of the allocated")
+    (folder / "job.log").write_text(text)
+    document = run_json(folder, "sft.yaml")
+    assert document["failures"][0]["limit"] == 36 * GIB
+    assert document["room"] < 36 * GIB
+    assert document["failures"][0]["fragmented"] is False
+
+
+@pytest.mark.parametrize(
+    ("message", "component"),
+    [
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "GPU context"),
+        ("RuntimeError: CUDA error: out of memory", None),
+    ],
+)
+def test_an_allocation_outside_of_the_pool_is_no_tensor_of_the_traceback(folder, message, component):
+    (folder / "job.log").write_text("\n".join([*format_frames(LOSS), message]))
+    assert run_json(folder, "sft.yaml")["failures"][0]["component"] == component
+
+
+def test_a_full_disk_is_no_checkpoint_unless_the_log_says_so(folder):
+    for path, phase in (("out/model-00001-of-00004.safetensors", "save"), ("cache/tmp1", None)):
+        (folder / "job.log").write_text(f"OSError: [Errno 28] No space left on device: '{path}'\n")
+        assert run_json(folder)["failures"][0]["phase"] == phase
+        assert ("a checkpoint did not fit" in run_cfglint("why-oom", "job.log", cwd=folder).out) == (phase == "save")
 
 
 def test_without_a_traceback_the_size_of_all_logits_is_enough(folder):
@@ -230,7 +270,10 @@ def test_standard_input_is_a_log(folder):
 
 
 def test_the_row_is_one_that_calibrate_reads(folder):
-    write_log(folder)
+    other = format_message({**MESSAGE, "tried": "9.00 GiB", "allocated": "30.00 GiB"})
+    write_log(folder, *format_frames([["a.py", "f", "x"]]), other)
+    with (folder / "job.log").open("a") as file:  # another rank, which needed less for a larger request
+        file.write("\n".join([*format_frames(LOSS), other, ""]))
     cluster = ("--gpu", "A100-40GB", "--nodes", "1", "--gpus-per-node", "1", "--release", "axolotl=0.13.1")
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", "--row", *cluster, cwd=folder)
     assert outcome.code == 0, outcome.err
@@ -254,6 +297,7 @@ def test_a_row_needs_facts_that_are_stated(folder):
         (None, ("sft.yaml",), "No such file"),
         (b"all is well\n", ("sft.yaml",), "no out-of-memory message"),
         (b"", (), "no out-of-memory message"),
+        (b"\x1f\x8b\x08", (), "job.log: compressed; run `zcat job.log | cfglint why-oom -`"),
         (b"\x7fELF\x00\x01\x02\xff\xfe" * 999, (), "no out-of-memory message"),
         (b"CUDA error: out of memory", ("none.yaml",), "none.yaml"),
         (b"CUDA error: out of memory", ("job.log",), "job.log"),
@@ -304,14 +348,19 @@ def test_a_log_cannot_forge_the_report(folder):
     [
         ("Detected 1 oom_kill event in StepId=1.0", (), "state --host-memory to find the smallest change that fits"),
         ("Detected 1 oom_kill event in StepId=1.0", ("--host-memory", "64GiB"), "for the stated hardware:"),
+        ("memory: usage 67108864kB, limit 67108864kB, failcnt 1", (), "state --host-memory 64GiB to find the smallest"),
         ("OSError: [Errno 28] No space left on device", (), "state --disk to find the smallest change that fits"),
         ("OSError: [Errno 28] No space left on device", ("--disk", "1GiB"), "for the stated hardware:"),
         ("CUDA error: out of memory", ("--gpu", "H100"), "  the estimate fits: check whether the job ran this"),
+        ("Last error: Cuda failure 2 'out of memory'", (), "  what: GPU context"),
         ("Out of memory: Killed process 7 (python) total-vm:9kB, anon-rss:104857600kB", (), "held 100 GiB"),
         ("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes", (), "4.0 GiB could not"),
         ("failed (exitcode: -9) local_rank: 0", (), "dmesg"),
         ("DataLoader worker (pid 5) is killed by signal: Bus error", (), "--shm-size"),
-        ("ValueError: No available memory for the cache blocks.", (), "  what: rollout engine"),
+        ("ValueError: No available memory for the cache blocks.", (), "raise the share"),
+        ("(9 GiB KV cache is needed, which is larger than the available KV cache memory", (), "lower that length"),
+        ("Free memory on device (1/9 GiB) on startup is less than desired GPU memory utilization", (), "free the GPU"),
+        ("Detected 1 oom_kill event in StepId=1.0", ("--host-memory", "4TB"), "  the estimate fits: check whether the"),
     ],
 )
 def test_other_resources_have_a_remedy(folder, line, words, expected):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import components
@@ -29,6 +30,11 @@ _COMPONENTS: Final[dict[Part, Component]] = {
     "engine": components.ENGINE,
     "sent": components.SYNCED,
 }
+
+_CHECKPOINT: Final = compile_on_use(r"PytorchStreamWriter|SafetensorError|\.(?:safetensors|pt|pth|bin|distcp)\b")
+"""Writers and files of checkpoints; a disk that is full stops caches and downloads as well."""
+_LIBRARY: Final = compile_on_use(r"[a-zA-Z]+ failure|_STATUS_ALLOC_FAILED")
+"""Messages of NCCL and cuBLAS. Other allocations outside of torch's pool may be those of pinned host memory."""
 
 _MAX_CANDIDATES: Final = 6
 _MAX_TEXTS: Final = 3
@@ -63,25 +69,24 @@ def explain(message: Message, run: Run | None) -> Explanation:
     """Explain a message with the estimate of a run, or from the log alone."""
     place = locate_allocation(message.frames)
     if place.phase is None and message.is_loading:
-        place = place._replace(phase="load", function="the progress bar of loading")
-    setup = None if run is None else find_setup(run, place.phase)
+        place = place._replace(phase="load", function="the progress bar of loading", path="")
     if message.kind == "engine":
         return Explanation(place, "rollout", components.ENGINE, "message")
     if message.kind == "disk":
-        return Explanation(place, place.phase or "save")
+        return Explanation(place, place.phase or ("save" if _CHECKPOINT.search(message.text) is not None else None))
+    if message.kind == "driver" and _LIBRARY.search(message.text) is not None:
+        return Explanation(place, place.phase, components.CONTEXT, "message")
     if message.kind != "gpu" or message.tried is None:
-        component = None if place.part is None else _find_component(place.part, place.phase, setup)
-        is_gpu = message.kind in ("gpu", "driver")
-        named = component if is_gpu else None
-        return Explanation(place, place.phase, named, "traceback" if named is not None else "")
+        return Explanation(place, place.phase)
+    setup = None if run is None else _find_setup(run, place.phase)
     tensors = [] if setup is None or not is_meaningful(message.tried) else list_tensors(setup)
     if place.part is not None:
         return _explain_part(message, place, place.part, setup, tensors)
     return _explain_size(message, place, setup, tensors)
 
 
-def find_setup(run: Run, phase: str | None = None) -> Setup | None:
-    """Return the setup of a phase of a run (default: the backward pass), or None if no step is estimated."""
+def _find_setup(run: Run, phase: str | None) -> Setup | None:
+    """Return the setup of a phase of a run, or else of the backward pass, or None if no step is estimated."""
     phases = [run.estimate.find_phase(name) for name in (phase or "", "backward", *STEP_PHASES)]
     budgets = [item.gpu for item in phases if item is not None and item.gpu is not None]
     steps = [budget for budget in budgets if budget.basis is not None and budget.setup.batch.tokens > 1]
@@ -173,7 +178,17 @@ class Comparison(Frozen):
     low: float
     high: float
     needed: float
-    """Bytes that were allocated, and those of the request: a lower bound of the peak."""
+    """Bytes that the message states as a lower bound of the peak."""
+
+    @property
+    def shortage(self) -> float:
+        """Bytes by which the estimate is too low for what the log shows."""
+        return max(0.0, self.needed - self.expected)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """True if the run needed more than the upper bound for the whole GPU: the run was probably another one."""
+        return self.needed > _get_budget(self.phase).high
 
 
 def compare_estimate(message: Message, explanation: Explanation, run: Run) -> Comparison | None:
@@ -191,7 +206,7 @@ def compare_estimate(message: Message, explanation: Explanation, run: Run) -> Co
         return None
     budget = _get_budget(phase)
     low, high = budget.get_bounds("allocated")
-    return Comparison(phase, budget.allocated, low, high, message.allocated + message.tried)
+    return Comparison(phase, budget.allocated, low, high, message.needed)
 
 
 def _get_budget(phase: Phase) -> Budget:

@@ -22,7 +22,8 @@ Kind = Literal["gpu", "driver", "engine", "host", "killed", "shared memory", "di
 host: memory of a node. killed: a process ended by signal 9, whose cause the log does not state.
 """
 
-UNITS: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 2**10}
+UNITS: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 2**10, "GB": 2**30}
+"""Bytes of each unit; the kernel's kB and Ray's GB are powers of two."""
 
 _MAX_FRAMES: Final = 80
 _MAX_SOURCES: Final = 1024
@@ -57,10 +58,12 @@ class Message(Frozen):
     total: float | None = None
     free: float | None = None
     allocated: float | None = None
+    limit: float | None = None
+    """Bytes that torch's allocator may hold, if the job set a fraction of the GPU."""
     idle: float | None = None
     """Bytes that torch's allocator holds without use."""
     others: float | None = None
-    """Bytes that other processes hold on the GPU."""
+    """Bytes on the GPU outside of this process, and of its libraries if the message lists no processes."""
     device: int | None = None
     frames: tuple[Frame, ...] = ()
     """Frames of the traceback, outermost first."""
@@ -69,9 +72,14 @@ class Message(Frozen):
     is_loading: bool = False
     """True if weights were being loaded when the log last showed progress."""
 
+    @property
+    def needed(self) -> float:
+        """Bytes that were allocated, and those of the request: a lower bound of the peak."""
+        return (self.allocated or 0.0) + (self.tried or 0.0)
+
 
 class Failure(Frozen):
-    """A failure, with the ranks that report it; the message is that of the largest request."""
+    """A failure, with the ranks that report it; the message is that of the rank that needed most."""
 
     message: Message
     ranks: tuple[int, ...]
@@ -93,9 +101,10 @@ _FRAMES: Final = compile_on_use(
 )
 _HINTS: Final = (
     "ut of memory", "out-of-memory", "No space left", "PytorchStreamWriter", "quota exceeded", "oom", "OOM", "KV cache",
-    "cache blocks", "ALLOC_FAILED", "allocate memory", "SIGKILL", "ignal: Killed", "Bus error", "exitcode: -",
-    "return code = -", "low on memory", "GPU memory utilization", "mem-fraction-static", "bad_alloc", "MemoryError",
-    "MemoryAllocation", "OUT_OF_MEMORY", "enough memory", "shared memory",
+    "cache blocks", "ALLOC_FAILED", "llocate ", "SIGKILL", "Killed", "Bus error", "exitcode", "return code = ",
+    "low on memory", "memory pressure", "memory usage threshold", "memory: usage", "Out Of Memory", "xit code",
+    "xit Code", "GPU memory utilization", "mem-fraction-static", "bad_alloc", "MemoryError", "MemoryAllocation",
+    "OUT_OF_MEMORY", "enough memory", "shared memory", "DUE TO",
 )  # fmt: skip
 """Texts of which every message has one; most lines have none, and searching for them is fast."""
 _TORCH: Final = compile_on_use(rf"(?:[A-Z]{{2,5}} |^|\W)out of memory\. Tried to allocate {_SIZE}")
@@ -106,6 +115,7 @@ _FREE: Final = compile_on_use(rf"of which {_SIZE} is free|{_SIZE} free")
 _ALLOCATED: Final = compile_on_use(rf"[Oo]f the allocated memory {_SIZE} is allocated by|{_SIZE} already allocated")
 _IDLE: Final = compile_on_use(rf"and {_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED: Final = compile_on_use(rf"{_SIZE} reserved in total|{_SIZE} cached")
+_LIMIT: Final = compile_on_use(rf"{_SIZE} allowed;")
 _PROCESS: Final = compile_on_use(rf"Process [0-9]+ has {_SIZE} memory in use")
 _THIS_PROCESS: Final = "this process has"
 _CONTEXT_LIMIT: Final = 3 * 2**30
@@ -145,20 +155,29 @@ _OTHERS: Final[tuple[tuple[Kind, re.Pattern[str]], ...]] = (
     (
         "host",
         compile_on_use(
-            r"Out of memory: Kill(?:ed)? process|oom[_-]kill(?:er|:| event| )|OOM[ -]?[Kk]ill(?:ed|er)"
-            r"|cgroup out-of-memory"
-            r"|Task was killed due to the node running low on memory|[Cc]an't allocate memory: you tried to allocate"
-            r"|not enough memory: you tried to allocate|std::bad_alloc|Cannot allocate memory|^MemoryError\b"
-            r"|DataLoader worker .{0,40}killed by signal: Killed|oom_kill"
+            r"[Oo]ut of memory: Kill(?:ed)? process|invoked oom-killer|oom-kill:constraint|oom[_-]kill event"
+            r"|OOM ?Killed|cgroup out-of-memory|tasks? [0-9,-]{1,80}: Out Of Memory|memory: usage [0-9]+kB, limit"
+            r"|killed due to (?:the node running low on memory|memory pressure \(OOM\))"
+            r"| was .{1,60}, which exceeds the memory usage threshold"
+            r"|[Cc]an't allocate memory: you tried to allocate|not enough memory: you tried to allocate|std::bad_alloc"
+            r"|Cannot allocate memory|^MemoryError\b|Unable to allocate .{1,20} for an array"
+            r"|DataLoader worker .{0,40}killed by signal: Killed"
         ),
     ),
     (
         "killed",
-        compile_on_use(r"exitcode: -9\b|return code = -9\b|Signal 9 \(SIGKILL\)|died with <Signals\.SIGKILL: 9>"),
+        compile_on_use(
+            r"exitcode\s*: -9\b|return code = -9\b|Signal 9 \(SIGKILL\)|died with <Signals\.SIGKILL: 9>"
+            r"|[Ee]xit [Cc]ode:?\s+137\b|: line [0-9]+: +[0-9]+ Killed\b|tasks? [0-9,-]{1,80}: Killed\b|^Killed\s*$"
+        ),
     ),
 )
-_REQUEST: Final = compile_on_use(r"you tried to allocate ([0-9]{1,20}) bytes")
-_RESIDENT: Final = compile_on_use(r"anon-rss:([0-9]{1,15})kB")
+_OTHER_CAUSE: Final = compile_on_use(r"(?:exitcode\s*:|return code =) -?(?!9\b)[1-9]|DUE TO (?:TIME LIMIT|PREEMPTION)")
+"""Reasons for which a launcher or a scheduler kills processes that did nothing wrong."""
+_REQUEST: Final = compile_on_use(rf"(?:you tried|Unable) to allocate {_SIZE}")
+_RESIDENT: Final = compile_on_use(r"(?:anon|shmem)-rss:([0-9]{1,15})kB")
+_CGROUP: Final = compile_on_use(r"memory: usage ([0-9]{1,15})(kB), limit ([0-9]{1,15})(kB)")
+_NODE: Final = compile_on_use(r" was ([0-9]{1,9}\.[0-9]{2})(GB) / ([0-9]{1,9}\.[0-9]{2})(GB)")
 _BAR: Final = compile_on_use(r"%\|[^|]{0,400}\| *([0-9]{1,9})/([0-9]{1,9}) \[")
 _TRAINING_BAR: Final = compile_on_use(r"^\W*$|train|epoch|step|episode", re.IGNORECASE)
 _LOADING_BAR: Final = compile_on_use(r"[Ll]oading (?:checkpoint|safetensors|weights)")
@@ -167,13 +186,18 @@ _LOADING_BAR: Final = compile_on_use(r"[Ll]oading (?:checkpoint|safetensors|weig
 class _Source:
     """The recent lines of one process: its traceback, and the line before the current one."""
 
-    __slots__ = ("frames", "is_after_frame", "line")
+    __slots__ = ("frames", "indent", "is_after_frame", "line")
 
     def __init__(self) -> None:
         """Start without a traceback."""
         self.frames: deque[Frame] = deque(maxlen=_MAX_FRAMES)
         self.is_after_frame = False
+        self.indent = 0
         self.line = ""
+
+    def is_code(self, line: str) -> bool:
+        """Return whether a line is the code of the frame above it, which may quote a message."""
+        return self.is_after_frame and _count_spaces(line) > self.indent
 
     def add_line(self, line: str) -> None:
         """Add a line of the process: a frame, its code, or other text."""
@@ -187,7 +211,7 @@ class _Source:
         if self.is_after_frame and not matches and stripped.strip("^~"):
             self.frames[-1] = self.frames[-1]._replace(code=stripped[:_MAX_CODE])
         if matches or stripped.strip("^~"):
-            self.is_after_frame = bool(matches)
+            self.is_after_frame, self.indent = bool(matches), _count_spaces(line)
         if stripped:
             self.line = stripped[:_MAX_CODE]
 
@@ -205,6 +229,10 @@ class _Source:
         self.is_after_frame = False
 
 
+def _count_spaces(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
 def _has_hint(text: str) -> bool:
     """Return whether a line may have a message."""
     return any(hint in text for hint in _HINTS)
@@ -215,8 +243,8 @@ def _shorten_path(path: str) -> str:
     return re.split(r"(?:site|dist)-packages/", path.replace("\\", "/"))[-1][-200:]
 
 
-_Key = tuple[Kind, str, bool]
-"""Kind, innermost function, and whether training had not begun: messages that have these in common are joined."""
+_Key = tuple[Kind, tuple[Frame, ...], bool]
+"""Kind, innermost frame, and whether training had not begun: messages that have these in common are joined."""
 
 
 class _Reader:
@@ -228,6 +256,8 @@ class _Reader:
         self.failures: dict[_Key, Failure] = {}
         self.step: tuple[int, int] | None = None
         self.is_loading = False
+        self.has_other_cause = False
+        """True if the first failure in the log is another one than a lack of memory."""
         self.pending: tuple[str, list[str], int | None] | None = None
         """Source, lines and rank of a message that may continue on the next line."""
 
@@ -247,7 +277,7 @@ class _Reader:
         if self.pending is not None and self._continue_message(prefix, text):
             return
         source = self._get_source(prefix)
-        if _has_hint(text) and self._read_message(prefix, source, text, rank):
+        if _has_hint(text) and not source.is_code(text) and self._read_message(prefix, source, text, rank):
             return
         source.add_line(text[:_MAX_TEXT])
 
@@ -257,6 +287,16 @@ class _Reader:
             prefix, lines, rank = self.pending
             self.pending = None
             self._add_torch(self._get_source(prefix), " ".join(lines), rank)
+
+    def list_causes(self) -> Iterator[Failure]:
+        """Yield the failures without processes that were ended because of another failure."""
+        kinds = {failure.message.kind for failure in self.failures.values()}
+        consequences: set[Kind] = set()
+        if self.has_other_cause or len(kinds) > 1:
+            consequences.add("killed")
+        if kinds & {"gpu", "driver", "engine"}:
+            consequences.add("shared memory")
+        yield from (failure for failure in self.failures.values() if failure.message.kind not in consequences)
 
     def _get_source(self, prefix: str) -> _Source:
         source = self.sources.get(prefix)
@@ -304,9 +344,13 @@ class _Reader:
         for kind, pattern in _OTHERS:
             other = pattern.search(text)
             if other is not None:
-                start = max(0, other.start() - 80)
+                start = 0  # or a word before the message
+                if other.end() > _MAX_CODE:
+                    start = text.find(" ", other.end() - _MAX_CODE, other.start()) + 1 or other.start()
                 self._add_other(kind, source, text[start : start + _MAX_TEXT], rank)
                 return True
+        if not self.failures and _OTHER_CAUSE.search(text) is not None:
+            self.has_other_cause = True
         return False
 
     def _add_torch(self, source: _Source, text: str, rank: int | None) -> None:
@@ -315,15 +359,15 @@ class _Reader:
             self._add(message._replace(frames=source.take_frames()), rank)
 
     def _add_other(self, kind: Kind, source: _Source, text: str, rank: int | None) -> None:
-        if kind in ("killed", "shared memory") and any(key[0] in ("gpu", "driver", "engine") for key in self.failures):
-            return  # the launcher ends the other processes
-        request, resident = _REQUEST.search(text), _RESIDENT.search(text)
+        request, used = _REQUEST.search(text), _CGROUP.search(text) or _NODE.search(text)
+        resident = [float(match[1]) * UNITS["kB"] for match in _RESIDENT.finditer(text)]
         message = Message(
             kind,
             text.strip()[:_MAX_CODE],
-            tried=None if request is None else float(request[1]),
-            allocated=None if resident is None else float(resident[1]) * UNITS["kB"],
-            frames=source.take_frames(),
+            tried=None if request is None else _convert_size(request, 1),
+            total=None if used is None else _convert_size(used, 3),
+            allocated=_convert_size(used, 1) if used is not None else sum(resident) if resident else None,
+            frames=() if kind == "killed" else source.take_frames(),  # the traceback is the launcher's
         )
         self._add(message, rank)
 
@@ -333,10 +377,9 @@ class _Reader:
         if rank is None:
             stated = _LOCAL_RANK.search(message.text)
             rank = int(stated[1] or stated[2]) if stated is not None else message.device
-        innermost = message.frames[-1].function if message.frames else ""
-        key: _Key = (message.kind, innermost, message.step is None)
-        if not message.frames and message.kind == "gpu":  # a launcher repeats the message without the traceback
-            same = (item for item, failure in self.failures.items() if failure.message.tried == message.tried)
+        key: _Key = (message.kind, message.frames[-1:], message.step is None)
+        if not message.frames:  # a launcher repeats the message without the traceback
+            same = (item for item, failure in self.failures.items() if _is_repeated(failure.message, message))
             key = next(same, key)
         earlier = self.failures.get(key)
         if earlier is None:
@@ -347,9 +390,13 @@ class _Reader:
         if rank is not None and rank not in ranks and len(ranks) < _MAX_RANKS:
             ranks = tuple(sorted((*ranks, rank)))
         kept = earlier.message
-        if (message.tried or 0) > (kept.tried or 0):
+        if message.needed > kept.needed:
             kept = message._replace(frames=message.frames or kept.frames, step=kept.step)
         self.failures[key] = Failure(kept, ranks, earlier.repeats + 1)
+
+
+def _is_repeated(earlier: Message, message: Message) -> bool:
+    return earlier.kind == message.kind and earlier.tried == message.tried
 
 
 def list_torch_messages(line: str) -> Iterator[Message]:
@@ -390,6 +437,7 @@ def parse_torch_message(text: str) -> Message | None:
         total=total,
         free=free,
         allocated=allocated,
+        limit=_parse_size(_LIMIT, text),
         idle=idle,
         others=_compute_others(text, held, total, free),
         device=None if device is None else int(device[1]),
@@ -402,7 +450,7 @@ def _compute_others(text: str, held: float | None, total: float | None, free: fl
     torch lists every process. It names its process `this process`, unless a container hides the number of the process.
     In that case, it is the process that holds torch's pool and a context. Windows reports sizes beyond the GPU's.
     """
-    sizes = [float(match[1]) * UNITS[match[2]] for match in _PROCESS.finditer(text)]
+    sizes = [_convert_size(match, 1) for match in _PROCESS.finditer(text)]
     if total is not None and max(sizes, default=0.0) > total:
         return None
     if _THIS_PROCESS in text:
@@ -421,7 +469,12 @@ def _parse_size(pattern: re.Pattern[str], text: str) -> float | None:
     if match is None:
         return None
     at = next(number for number in range(1, len(match.groups()) + 1) if match[number] is not None)
-    return float(match[at]) * UNITS[match[at + 1]]
+    return _convert_size(match, at)
+
+
+def _convert_size(match: re.Match[str], group: int) -> float:
+    """Return the bytes of a number and the unit that follows it."""
+    return float(match[group]) * UNITS[match[group + 1]]
 
 
 def read_log(pieces: Iterable[str]) -> tuple[Failure, ...]:
@@ -430,14 +483,4 @@ def read_log(pieces: Iterable[str]) -> tuple[Failure, ...]:
     for line in regular_files.split_lines(pieces):
         reader.read_line(line)
     reader.finish()
-    return tuple(_drop_consequences(reader.failures.values()))
-
-
-def _drop_consequences(failures: Iterable[Failure]) -> Iterator[Failure]:
-    """Yield the failures without those whose cause another one states."""
-    listed = list(failures)
-    kinds = {failure.message.kind for failure in listed}
-    for failure in listed:
-        if failure.message.kind == "killed" and "host" in kinds:
-            continue
-        yield failure
+    return tuple(reader.list_causes())

@@ -21,7 +21,6 @@ VERSION: Final = 1
 
 _MIN_IDLE: Final = GIB // 4
 """Unused bytes of torch's allocator from which fragmentation is mentioned."""
-EXPANDABLE: Final = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
 class Diagnosis(Frozen):
@@ -40,18 +39,17 @@ class Diagnosis(Frozen):
     def is_fragmented(self) -> bool:
         """True if the request failed although torch's allocator held enough unused bytes for it."""
         idle, tried = self.message.idle or 0.0, self.message.tried or 0.0
-        return idle >= _MIN_IDLE and idle + (self.message.free or 0.0) >= tried > 0
-
-    @property
-    def shortage(self) -> float:
-        """Bytes by which the estimate is too low for what the log shows."""
-        return 0.0 if self.comparison is None else max(0.0, self.comparison.needed - self.comparison.expected)
+        free = self.message.free or 0.0
+        return idle >= _MIN_IDLE and free < tried <= idle + free
 
     @property
     def capacity(self) -> int | None:
         """Bytes of the GPU that the run can use, without other processes; None if the log does not state the GPU's."""
-        total = self.message.total
-        return None if total is None else int(total - (self.message.others or 0.0))
+        total, limit = self.message.total, self.message.limit
+        if total is None:
+            return None
+        rest = total - (self.message.others or 0.0)
+        return int(rest if limit is None else min(rest, limit))
 
 
 class PostMortem(Frozen):
@@ -140,9 +138,10 @@ def _render_details(diagnosis: Diagnosis, report: PostMortem) -> Iterator[str]:
     yield from _render_component(diagnosis, report)
     yield from _render_comparison(diagnosis)
     if diagnosis.is_fragmented:
+        backend = next((name for name in ("HIP", "NPU") if diagnosis.message.text.startswith(name)), "CUDA")
         yield (
-            f"  fragmentation: {format_size(diagnosis.message.idle or 0)} are reserved but unused, in pieces that are "
-            f"too small; set {EXPANDABLE}"
+            f"  fragmentation: {format_size(diagnosis.message.idle or 0)} are unused in pieces that are too small; "
+            f"set PYTORCH_{backend}_ALLOC_CONF=expandable_segments:True"
         )
     yield from _render_others(diagnosis, report)
 
@@ -151,21 +150,29 @@ def _render_log(message: Message) -> Iterator[str]:
     if message.kind == "gpu":
         sizes = (
             (message.total, "GPU memory"),
+            (message.limit, "allowed to the job"),
             (message.allocated, "allocated"),
             (message.idle, "reserved but unused"),
             (message.free, "free"),
-            (message.others, "held by other processes"),
+            (message.others, f"held by {_name_others(message)}"),
         )
         parts = [f"{format_size(size)} {name}" for size, name in sizes if size is not None and (size or name == "free")]
         if parts:
             yield f"  log: {', '.join(parts)}"
         return
-    if message.kind == "host" and message.allocated is not None:
-        yield f"  log: the killed process held {format_size(message.allocated)}"
-    elif message.kind == "host" and message.tried is not None:
+    if message.tried is not None:
         yield f"  log: {format_size(message.tried)} could not be allocated"
+    elif message.allocated is None:
+        yield f"  log: {message.text}"
+    elif message.total is None:
+        yield f"  log: the killed process held {format_size(message.allocated)}"
     else:
-        yield f"  log: {message.text[:100]}"
+        yield f"  log: {format_size(message.allocated)} of {format_size(message.total)} were in use"
+
+
+def _name_others(message: Message) -> str:
+    """Return what holds the memory outside of torch's pool; without a list of processes, it may be NCCL."""
+    return "other processes" if "rocess " in message.text else "other processes or libraries"
 
 
 def _describe_place(diagnosis: Diagnosis) -> str:
@@ -177,7 +184,8 @@ def _describe_place(diagnosis: Diagnosis) -> str:
     else:
         where = explanation.phase
         if explanation.place.function and explanation.place.phase == explanation.phase:
-            where += f" ({explanation.place.function[:60]})"
+            file = explanation.place.path.rpartition("/")[2]
+            where += f" ({explanation.place.function[:60]}{file and f' in {file}'})"
     if message.step is not None:
         done, total = message.step
         where += f", after {done:,} of {total:,} steps"
@@ -229,27 +237,45 @@ def _render_comparison(diagnosis: Diagnosis) -> Iterator[str]:
     if compared is None:
         return
     low, high = compared.low / GIB, compared.high / GIB
-    line = (
-        f"  estimate: {format_gib(compared.expected)} allocated in {compared.phase.title} ({low:.1f} to {high:.1f}); "
-        f"the run needed at least {format_gib(compared.needed)}"
-    )
-    if diagnosis.shortage:
-        share = diagnosis.shortage / compared.needed
-        line += f", so the estimate is {format_gib(diagnosis.shortage)} ({share:.0%}) too low"
+    yield f"  estimate: {format_gib(compared.expected)} allocated in {compared.phase.title} ({low:.1f} to {high:.1f})"
+    line = f"  needed: at least {format_gib(compared.needed)}"
+    if compared.shortage:
+        share = compared.shortage / compared.needed
+        line += f", so the estimate is {format_gib(compared.shortage)} ({share:.0%}) too low"
     yield line
+    if compared.is_contradicted:
+        yield "  that exceeds the upper bound: check whether the job ran this configuration on as many GPUs"
+
+
+_ENGINE_ADVICE: Final = (
+    ("on startup", "free the GPU before the engine starts, or lower the engine's share of GPU memory"),
+    (
+        "larger than",
+        "one sequence of the longest length needs more than the cache: lower that length, or raise the share",
+    ),
+    (
+        "",
+        "the engine's share of GPU memory leaves no room for its cache: raise the share, or shard its weights further",
+    ),
+)
+"""Texts in messages of rollout engines, the most decisive first, with a remedy."""
 
 
 def _render_others(diagnosis: Diagnosis, report: PostMortem) -> Iterator[str]:
     message = diagnosis.message
-    if (message.others or 0.0) > GIB / 2:
-        yield f"  other processes hold {format_size(message.others or 0)} of this GPU: end them, or use another GPU"
+    others = message.others or 0.0
+    if others > GIB / 2:
+        holders = _name_others(message)
+        yield f"  {holders} hold {format_size(others)} of this GPU: end other processes, or use another GPU"
     if message.kind == "killed":
         yield "  the kernel's OOM killer sends signal 9, but so do schedulers and users: check `dmesg -T` on the node"
     elif message.kind == "shared memory":
         yield "  data loader workers pass batches through /dev/shm: enlarge it (`--shm-size`), or use fewer workers"
+    elif message.kind == "driver" and diagnosis.explanation.component is not None:
+        yield "  the buffers of NCCL and cuBLAS lie outside of torch's pool, which left them no room"
     elif message.kind == "engine":
-        yield "  the share of GPU memory for the engine leaves no room for its cache beside weights and other models"
-    elif message.kind == "disk" and report.run is None:
+        yield next(f"  {advice}" for text, advice in _ENGINE_ADVICE if text in message.text)
+    elif diagnosis.explanation.phase == "save" and message.kind == "disk" and report.run is None:
         yield "  a checkpoint did not fit; pass the configuration to see the size of all checkpoints"
 
 
@@ -260,17 +286,20 @@ def _render_fit(report: PostMortem) -> Iterator[str]:
     alternatives = report.alternatives
     if alternatives is None:
         return
-    gap, kind = find_gap(alternatives.run), report.diagnoses[0].message.kind
-    resource = _RESOURCES.get(kind, "gpu")
+    gap, message = find_gap(alternatives.run), report.diagnoses[0].message
+    resource = _RESOURCES.get(message.kind, "gpu")
+    judgements = (alternatives.judgement, *alternatives.host_and_disk)
+    judgement = next((item for item in judgements if item is not None and item.resource == resource), None)
     if gap is not None:
         yield f"memory not checked: {gap.message}; {gap.help}"
-    elif resource != "gpu" and all(judgement.resource != resource for judgement in alternatives.host_and_disk):
-        yield f"state {_CAPACITY_FLAGS[resource]} to find the smallest change that fits"
-    elif alternatives.judgement is not None and kind not in ("engine", "shared memory"):
+    elif resource != "gpu" and judgement is None:
+        size = "" if message.total is None else f" {message.total / GIB:.0f}GiB"
+        yield f"state {_CAPACITY_FLAGS[resource]}{size} to find the smallest change that fits"
+    elif judgement is not None and message.kind not in ("engine", "shared memory"):
         yield (
             "for the stated hardware:" if report.room is None else f"for a GPU with room for {format_gib(report.room)}:"
         )
-        if resource == "gpu" and alternatives.judgement.verdict == "fits" and alternatives.solution is None:
+        if judgement.verdict == "fits":
             yield "  the estimate fits: check whether the job ran this configuration"
         else:
             yield from fit.render_change(alternatives)
@@ -295,7 +324,7 @@ def _build_failure(diagnosis: Diagnosis) -> dict[str, object]:
     message, explanation, compared = diagnosis.message, diagnosis.explanation, diagnosis.comparison
     sizes = {
         name: None if (size := getattr(message, name)) is None else int(size)
-        for name in ("tried", "total", "allocated", "idle", "free", "others")
+        for name in ("tried", "total", "limit", "allocated", "idle", "free", "others")
     }
     return {
         "kind": message.kind,
@@ -306,6 +335,7 @@ def _build_failure(diagnosis: Diagnosis) -> dict[str, object]:
         **sizes,
         "phase": explanation.phase,
         "function": escape_data(explanation.place.function) or None,
+        "file": escape_data(explanation.place.path) or None,
         "component": None if explanation.component is None else explanation.component.name,
         "basis": explanation.basis or None,
         "formula": explanation.text or None,
@@ -322,5 +352,6 @@ def _build_failure(diagnosis: Diagnosis) -> dict[str, object]:
             "low": int(compared.low),
             "high": int(compared.high),
             "needed": int(compared.needed),
+            "contradicted": compared.is_contradicted,
         },
     }

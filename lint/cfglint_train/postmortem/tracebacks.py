@@ -30,6 +30,8 @@ class Place(Frozen):
     part: Part | None = None
     function: str = ""
     """Function or line of code that names the part, or else the phase."""
+    path: str = ""
+    """File of the function, or empty."""
 
 
 class _Rule(Frozen):
@@ -68,11 +70,11 @@ _PHASES: Final = (
     _build_rule("rollout", path=_ENGINES),
     _build_rule(
         "save",
-        r"_?save(?:_.*)?|_save_checkpoint|.*save_(?:model|checkpoint|pretrained|state|hf|full|ckpt).*|get_state_dict"
+        r"_?save(?:_.*)?|.*save_(?:model|checkpoint|pretrained|state|hf|full|ckpt).*|get_state_dict"
         r"|.*state_dict_(?:hook|type).*|_zero3_consolidated_16bit_state_dict|state_dict|full_state_dict",
     ),
     _build_rule("save", code=r"Failed to clone\(\) tensor"),
-    _build_rule("resume", r"_load_from_checkpoint|load_checkpoint|_load_optimizer_and_scheduler|_load_checkpoint"),
+    _build_rule("resume", r"_load_from_checkpoint|_?load_checkpoint|_load_optimizer_and_scheduler"),
     _build_rule(
         "rollout",
         r"generate|_generate.*|generate_(?:sequences|experience|samples|rollouts|completions)|make_experience.*"
@@ -84,8 +86,8 @@ _PHASES: Final = (
     _build_rule("load", r"_configure_(?:zero_)?optimizer|_configure_distributed_model|initialize_optimizer_states"),
     _build_rule(
         "optimizer step",
-        r"step|_?(?:multi|single)_tensor_\w+|_take_model_step|_optimizer_step|optimizer_step|clip_grad_norm_"
-        r"|clip_grad_norm|adamw?|_?(?:fused_)?adam\w*|step_with_ready_grads|update_step|_init_group",
+        r"step|_?(?:multi|single)_tensor_\w+|_take_model_step|_?optimizer_step|clip_grad_norm_?"
+        r"|_?(?:fused_)?adam\w*|step_with_ready_grads|update_step|_init_group",
         r"(?:optim|zero|accelerate|deepspeed|bitsandbytes|clip_grad|lr_scheduler|megatron)",
     ),
     _build_rule("optimizer step", code=r"optimizer\.step\(|exp_avg_sq|_foreach_sqrt"),
@@ -99,7 +101,7 @@ _PHASES: Final = (
     _build_rule("load", code=r"\bload_model\(|from_pretrained\("),
     _build_rule(
         "forward",
-        r"training_step|compute_loss|_compute_loss|forward_step|forward_micro_batch|_forward_micro_batch"
+        r"training_step|_?compute_loss|forward_step|_?forward_micro_batch"
         r"|update_(?:actor|critic|policy)|train_step|concatenated_forward|forward",
     ),
     _build_rule("forward", code=r"cross_entropy|logits|model\(\*\*"),
@@ -115,16 +117,15 @@ _PARTS: Final = (
         "logits",
         r".*cross_entropy.*|.*log_?probs?_from_.*|entropy_from_logits.*|.*log_softmax.*|log_prob"
         r"|_?get_batch_log_?p\w*|compute_log_probs|\w*vocab_parallel_\w+|ForCausalLMLoss|ForCausalLM_loss|nested_concat"
-        r"|pad_across_processes|_?compute_entropy\w*|\w*linear_cross_entropy\w*",
+        r"|pad_across_processes|_?compute_entropy\w*",
     ),
     _build_rule(
         "logits", code=r"\blm_head\b|(?:_|\b)logits\b|log_softmax\(|cross_entropy|\bembed_out\(", is_inner=True
     ),
     _build_rule(
         "gathered",
-        r"_alloc_padded_unsharded_flat_param|_?all_?gather\w*|foreach_all_gather\w*|unshard|_unshard\w*|wait_for_unshard"
-        r"|fetch_sub_module|_fetch_sub_module_impl|__all_gather_params\w*|_all_gather_dtype|_dist_allgather_fn"
-        r"|all_gather_coalesced|_allgather_params\w*|_pre_unshard|_all_gather_flat_param|summon_full_params",
+        r"_alloc_padded_unsharded_flat_param|_{0,2}all_?gather\w*|foreach_all_gather\w*|unshard|_unshard\w*|wait_for_unshard"
+        r"|fetch_sub_module|_fetch_sub_module_impl|_dist_allgather_fn|_pre_unshard|summon_full_params",
     ),
     _build_rule("weights", r"quantize_4bit|create_quantized_param\w*|set_module_(?:quantized_)?tensor_to_device"),
     _build_rule("gradients", r"copy_grads_in_partition"),
@@ -149,7 +150,7 @@ _PARTS: Final = (
     _build_rule(
         "weights", r"flatten_dense_tensors\w*|_create_fp16_partitions\w*|_partition_param", r"deepspeed|_utils"
     ),
-    _build_rule("optimizer", r"_init_group|init_state|get_state_buffer|init_group|_init_optimizer_states"),
+    _build_rule("optimizer", r"_?init_group|init_state|get_state_buffer|_init_optimizer_states"),
     _build_rule(
         "optimizer",
         path=r"optim|deepspeed/ops|bitsandbytes",
@@ -158,7 +159,7 @@ _PARTS: Final = (
     _build_rule(
         "update",
         r"_multi_tensor_\w+|_single_tensor_\w+|clip_grad_norm_?|_?get_(?:flattened_)?grad_norm\w*|scaled_global_norm"
-        r"|_foreach_norm|get_total_norm|_get_total_norm|unscale_and_clip_grads|_prepare_sub_group",
+        r"|_foreach_norm|_?get_total_norm|unscale_and_clip_grads|_prepare_sub_group",
     ),
     _build_rule("update", path=r"zero/stage", code=r"averaged_gradients|flat_grad_partition\.to\("),
     _build_rule("update", code=r"_foreach_(?:sqrt|add|mul|div|norm)|exp_avg_sq\.sqrt|denom = "),
@@ -194,19 +195,23 @@ _PASSES: Final = frozenset(("forward", "backward", "optimizer step"))
 
 def locate_allocation(frames: Sequence[Frame]) -> Place:
     """Return the place of an allocation from its traceback, which lists the outermost frame first."""
-    phase, shown = None, ""
+    place = Place()
     for rule in _PHASES:
         frame = next((frame for frame in reversed(frames) if rule.is_match(frame)), None)
         if frame is not None:
-            phase, shown = rule.value, frame.function or frame.code
+            place = _build_place(rule.value, None, frame)
             break
     is_inner = True
     for frame in reversed(frames):
         for rule in _PARTS:
-            if not rule.is_match(frame) or (rule.value == "weights" and phase in _PASSES):
+            if not rule.is_match(frame) or (rule.value == "weights" and place.phase in _PASSES):
                 continue
             if rule.is_inner and not is_inner:
                 break
-            return Place(phase, rule.value, frame.function or frame.code)
+            return _build_place(place.phase, rule.value, frame)
         is_inner = is_inner and _HOOKS.search(frame.path) is not None
-    return Place(phase, None, shown)
+    return place
+
+
+def _build_place(phase: str | None, part: Part | None, frame: Frame) -> Place:
+    return Place(phase, part, frame.function or frame.code, frame.path)

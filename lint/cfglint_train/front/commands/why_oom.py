@@ -38,12 +38,15 @@ def why_oom(argv: list[str]) -> int:
     add_settings(parser)
     parser.set_defaults(select=None, ignore=None)
     options = parser.parse_args(argv)
+    from cfglint_train.foundation import regular_files
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.front.commands.estimation import estimate_only_run
     from cfglint_train.postmortem import messages, report
 
     failures = messages.read_log(_read_pieces(options.log))
     if not failures:
+        if options.log != "-" and regular_files.read_beginning(options.log, 2) == b"\x1f\x8b":
+            raise UsageError(f"{options.log}: compressed; run `zcat {options.log} | cfglint why-oom -`")
         raise UsageError(f"{options.log}: no out-of-memory message")
     lint_options = build_options(options)
     run = None if options.run is None else estimate_only_run(options.run, lint_options)
@@ -69,19 +72,18 @@ def _read_pieces(path: str) -> Iterator[str]:
 
 
 def _build_rows(run: Run | None, diagnoses: tuple[Diagnosis, ...]) -> Iterator[str]:
-    """Yield the measurement of the first GPU failure as a row. Raise UsageError if it cannot be used as evidence."""
+    """Yield the highest need of a GPU as a row. Raise UsageError if it cannot be used as evidence."""
     import json
 
     from cfglint_train.calibration import record
     from cfglint_train.calibration.logs import OUT_OF_MEMORY, Figure
     from cfglint_train.foundation.errors import UsageError
-    from cfglint_train.postmortem.report import find_first_gpu
 
-    first = find_first_gpu(diagnoses)
-    if run is None or first is None or first.message.allocated is None:
+    messages = (item.message for item in diagnoses if item.message.kind == "gpu")
+    needs = [message.needed for message in messages if message.allocated is not None]
+    if run is None or not needs:
         raise UsageError("--row needs a configuration and a log in which torch states what was allocated")
-    size = first.message.allocated + (first.message.tried or 0.0)
-    rows = record.build_rows(run, [Figure("allocated", size, OUT_OF_MEMORY, is_bound=True)])
+    rows = record.build_rows(run, [Figure("allocated", max(needs), OUT_OF_MEMORY, is_bound=True)])
     yield from (json.dumps(row, allow_nan=False) for row in rows)
 
 
@@ -92,7 +94,11 @@ def _add_fit(post_mortem: PostMortem, config: str, lint_options: Options) -> Pos
 
     first, room = find_first_gpu(post_mortem.diagnoses), None
     if first is not None and first.capacity is not None:
-        room = int(first.capacity - first.shortage)
+        compared, room = first.comparison, first.capacity
+        if compared is not None:
+            if compared.is_contradicted:
+                return post_mortem
+            room -= int(compared.shortage)
         if room <= 0:
             return post_mortem
         lint_options = lint_options.replace(gpu_memory=f"{room / 2**30:.3f}GiB")
