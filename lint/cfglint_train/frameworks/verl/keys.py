@@ -31,7 +31,7 @@ from cfglint_train.frameworks.verl.settings import (
     is_in_tree,
     look_up,
 )
-from cfglint_train.frameworks.verl.words import HydraWord, is_setting, list_words
+from cfglint_train.frameworks.verl.words import ENGINE_GROUP, HydraWord, is_setting, list_words
 from cfglint_train.plan.origin import Place
 
 
@@ -128,7 +128,7 @@ class VerlKeys(Keys):
             return
         changed: set[Route] = set()
         values: dict[Route, bool] = {}
-        words = [word for word in list_command_words(config) if is_setting(word.head)]
+        words = [word for word in list_command_words(config) if is_setting(word.head) and word.head.key != ENGINE_GROUP]
         for number, word in enumerate(words):
             place, name, route = Place(config.document, word.entry.key.span), word.head.key, word.route
             if word.fault:
