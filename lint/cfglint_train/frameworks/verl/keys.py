@@ -17,6 +17,7 @@ from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
 from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
+from cfglint_train.frameworks.loaders import HYDRA
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
@@ -69,7 +70,7 @@ class VerlKeys(Keys):
 
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose: a recipe's or a fork's."""
-        return not has_known_tree(config) or not has_entry(config) or route[0] in ("defaults", "hydra")
+        return not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys
 
     def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""
