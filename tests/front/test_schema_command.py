@@ -340,6 +340,13 @@ def test_hydras_own_keys_and_lists_in_place_of_texts_are_let_through(tmp_path: P
     assert not is_valid("llamafactory", {"stage": ["sft"]})
 
 
+def test_keys_of_a_fork_are_explained_by_the_framework_that_reads_them(tmp_path: Path) -> None:
+    schema = json.loads(run_cfglint("schema", "easyr1", cwd=tmp_path).out)
+    key = schema["$defs"]["ActorConfig"]["properties"]["micro_batch_size_per_device_for_update"]
+    assert "batch.micro: " in key["description"]
+    assert "MEM001" in key["description"]
+
+
 # --- check-jsonschema and editors ------------------------------------------------------------------------------------
 
 
