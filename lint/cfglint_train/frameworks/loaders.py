@@ -273,13 +273,10 @@ PLAIN: Final = Loader(
 """Loader without conversion; every Python number is accepted as a number (OLMo-core)."""
 
 PARSE_DICT: Final = PLAIN._replace(
-    accepted_schemas={
-        **PLAIN.accepted_schemas,
-        "string": {"type": ["string", "number", "boolean", "array", "object"]},
-    }
+    accepted_schemas={**PLAIN.accepted_schemas, "string": {"type": ["string", "number", "array"]}}
 )
-"""Loader of HfArgumentParser's `parse_dict`: it checks no types, and code that splits texts takes lists
-(LLaMA-Factory 0.7.1 to 0.9.5 `hparams/finetuning_args.py`: split_arg)."""
+"""Loader of HfArgumentParser's `parse_dict`: it checks no types, and code that splits texts takes lists (LLaMA-Factory
+0.7.1 to 0.9.5 `hparams/finetuning_args.py`: split_arg). A truth value in place of a text is a bare `no` or `yes`."""
 
 HYDRA: Final = PLAIN._replace(reserved_keys=("defaults", "hydra"))
 """Loader of the files that Hydra composes (verl; hydra-core 1.3.2 `core/default_element.py`, `conf/__init__.py`)."""
