@@ -31,6 +31,10 @@ class Loader(Protocol):
     def checks_types(self) -> bool:
         """True if the loader checks values against declared types."""
 
+    @property
+    def reserved_keys(self) -> tuple[str, ...]:
+        """Keys at the top of a file that are for the loader itself."""
+
 
 def build_widener(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
     """Return a function that widens the schema of a declared value to everything that the framework accepts.

@@ -40,6 +40,8 @@ def build_plain_schema(
     definitions: dict[str, Json] = {}
     builder = _SchemaBuilder(vocabulary, release, context, definitions, loader, remarks, describe)
     root = builder.build_reference(vocabulary.list_definitions((), release, context))
+    for name in () if loader is None else loader.reserved_keys:
+        definitions[root["$ref"].rpartition("/")[2]]["properties"].setdefault(name, {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{vocabulary.framework} {release}",

@@ -378,6 +378,7 @@ LAUNCH = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwe
         ("a.yaml", SFT + "adapter: ", {"lora", "qlora"}),
         ("a.yaml", SFT + "attn_implementation: ", {"flash_attention_2", "sdpa"}),
         ("run.sh", LAUNCH + "algorithm.adv_estimator=", {"gae", "grpo"}),
+        ("run.sh", LAUNCH + "model_engine=", {"dp", "megatron"}),
         ("run.sh", LAUNCH + "actor_rollout_ref.rollout.name=", {"vllm", "sglang"}),
         ("run.sh", LAUNCH + "actor_rollout_ref.actor.strategy=", {"fsdp2", "megatron"}),
     ],

@@ -71,6 +71,7 @@ def run(programs: Path, schemas: Path, folder: Path, steps: Callable[[Editor], C
     }
     options = {
         "schemas": patterns,
+        "yamlVersion": "1.1",
         "validate": True,
         "hover": True,
         "completion": True,
@@ -169,6 +170,14 @@ def test_hover_explains_the_last_key(programs: Path, schemas: Path, tmp_path: Pa
             hover = str(await editor.hover(document, key))
             assert meaning in hover.replace("\\", ""), (framework, hover)
             assert "since " in hover
+
+    run(programs, schemas, tmp_path, steps)
+
+
+def test_bare_words_are_those_of_the_frameworks(programs: Path, schemas: Path, tmp_path: Path) -> None:
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "a.llamafactory.yaml", "stage: sft\nbf16: yes\nsave_strategy: no\n")
+        assert [item.range.start.line for item in await editor.wait(document)] == [2]
 
     run(programs, schemas, tmp_path, steps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,3 +278,24 @@ def test_commands_that_are_not_read_are_named(tmp_path, command, why, given):
     (tmp_path / "run.sh").write_text(f"trl {command} {given} --learning_rate 1e-6 --beta 0.1 --output_dir out\n")
     messages = [finding.message for finding in lint(tmp_path, build_options(("CHK005", "MEM", "CHK001"))).findings]
     assert messages == ([] if why is None else [f"run not checked: {why}"])
+
+
+@pytest.mark.parametrize(
+    ("losses", "release", "refused"),
+    [
+        ("[sigmoid, sft]", "1.16.0", None),
+        ("[sigmoid, bogus]", "1.16.0", '"bogus"'),
+        ("[sigmoid, aot_pair]", "0.27.2", None),
+        ("[sigmoid, aot_pair]", "1.16.0", '"aot_pair"'),
+        ("bogus", "1.16.0", '"bogus"'),
+        ("[sigmoid]", "0.19.1", "a list"),
+    ],
+)
+def test_every_loss_of_a_list_is_checked(tmp_path: Path, losses: str, release: str, refused: str | None) -> None:
+    (tmp_path / "dpo.yaml").write_text(f"model_name_or_path: a\ndataset_name: b\nbeta: 0.1\nloss_type: {losses}\n")
+    (tmp_path / "requirements.txt").write_text(f"trl=={release}\n")
+    options = build_options(select=["KEY004"])
+    assert not lint(tmp_path, options).findings  # a script of the user may know more losses
+    (tmp_path / "run.sh").write_text("trl dpo --config dpo.yaml\n")
+    messages = [finding.message for finding in lint(tmp_path, options).findings]
+    assert [f"not {refused}: it is refused" in message for message in messages] == ([True] if refused else [])

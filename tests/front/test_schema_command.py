@@ -329,6 +329,24 @@ def test_a_list_of_listed_words_may_be_one_word(tmp_path: Path) -> None:
     assert accepted == {"sft": True, "['sft']": True, "['x']": False, "x": False, "1": False}
 
 
+def test_hydras_own_keys_and_lists_in_place_of_texts_are_let_through(tmp_path: Path) -> None:
+    def is_valid(framework: str, content: dict[str, Any]) -> bool:
+        schema = json.loads(run_cfglint("schema", framework, cwd=tmp_path).out)
+        return bool(jsonschema.Draft202012Validator(schema).is_valid(content))
+
+    assert is_valid("verl", {"defaults": ["ppo_trainer", "_self_"], "hydra": {"searchpath": ["a"]}})
+    assert not is_valid("verl", {"default": ["ppo_trainer"]})
+    assert is_valid("llamafactory", {"lora_target": ["q_proj", "v_proj"], "dataset": "a,b"})
+    assert not is_valid("llamafactory", {"stage": ["sft"]})
+
+
+def test_keys_of_a_fork_are_explained_by_the_framework_that_reads_them(tmp_path: Path) -> None:
+    schema = json.loads(run_cfglint("schema", "easyr1", cwd=tmp_path).out)
+    key = schema["$defs"]["ActorConfig"]["properties"]["micro_batch_size_per_device_for_update"]
+    assert "batch.micro: " in key["description"]
+    assert "MEM001" in key["description"]
+
+
 # --- check-jsonschema and editors ------------------------------------------------------------------------------------
 
 

@@ -38,6 +38,8 @@ class Loader(Frozen):
     """JSON Schema of placeholders that stand for a value of any type and are filled in later."""
     checks_types: bool = True
     """True if values are checked against their declared types while files are loaded; enumerations always are."""
+    reserved_keys: tuple[str, ...] = ()
+    """Keys at the top of a file that are for the loader itself, not for the framework."""
 
     def can_load(self, kind: str, value: Any) -> bool:
         """Return whether a scalar can be loaded as a type (`integer`, `number`, `boolean`, `string`)."""
@@ -268,7 +270,16 @@ PLAIN: Final = Loader(
         "boolean": {"type": ["boolean", "number"]},
     },
 )
-"""Loader without conversion; every Python number is accepted as a number (LLaMA-Factory, OLMo-core)."""
+"""Loader without conversion; every Python number is accepted as a number (OLMo-core)."""
+
+PARSE_DICT: Final = PLAIN._replace(
+    accepted_schemas={**PLAIN.accepted_schemas, "string": {"type": ["string", "number", "array"]}}
+)
+"""Loader of HfArgumentParser's `parse_dict`: it checks no types, and code that splits texts takes lists (LLaMA-Factory
+0.7.1 to 0.9.5 `hparams/finetuning_args.py`: split_arg). A truth value in place of a text is a bare `no` or `yes`."""
+
+HYDRA: Final = PLAIN._replace(reserved_keys=("defaults", "hydra"))
+"""Loader of the files that Hydra composes (verl; hydra-core 1.3.2 `core/default_element.py`, `conf/__init__.py`)."""
 
 
 def _read_environment_integer(value: Any) -> int:

@@ -9,8 +9,13 @@ from cfglint_train.foundation.typed import Any
 
 
 def extract_enumeration(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a schema's enumeration without its other constraints, or None if it has no enumeration."""
-    return {"enum": schema["enum"]} if "enum" in schema else None
+    """Return a schema's enumeration without its other constraints, or None if it has no enumeration.
+
+    The type of a list stays: the enumeration is then that of its items.
+    """
+    if "enum" not in schema:
+        return None
+    return {"enum": schema["enum"], **({"type": "array"} if schema.get("type") == "array" else {})}
 
 
 class ValueParser:

@@ -6,7 +6,15 @@ import re
 
 from cfglint_rules.vocabulary.effect_by_release import find_candidate_releases, find_fact
 from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_target_release, get_vocabulary
-from cfglint_rules.vocabulary.values import Schema, is_accepted, is_placeholder, list_enum_words, list_external_words
+from cfglint_rules.vocabulary.values import (
+    Schema,
+    find_refused_item,
+    has_enumerated_items,
+    is_accepted,
+    is_placeholder,
+    list_enum_words,
+    list_external_words,
+)
 from cfglint_schemas.fact import KeyFact
 from cfglint_train.documents.document import Mapping, Scalar, Sequence, follow
 from cfglint_train.foundation.typed import Any, Final
@@ -34,7 +42,7 @@ def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None
     if spelling in fact.valid_spellings or occurrence.is_overridden:
         return None
     value = _get_sample(occurrence)
-    if isinstance(value, str) and (value in keys.placeholders or keys.can_accept_more(fact.name, config)):
+    if is_left_open(config, keys, fact, value):
         return None
     schemas = list_schemas(config, fact, get_target_release(config).release)
     if syntax == "shell":
@@ -148,6 +156,19 @@ def list_schemas(config: Config, fact: KeyFact, release: str | None = None) -> l
         _get_checked_schema(config, definition.get_schema(release), fact.name)
         for definition in (fact, *fact.alternatives)
     ]
+
+
+def is_left_open(config: Config, keys: Keys, fact: KeyFact, value: Any) -> bool:
+    """Return whether a value is a placeholder, or words that a user's program may accept in addition."""
+    if isinstance(value, str) and value in keys.placeholders:
+        return True
+    return isinstance(value, (str, list)) and keys.can_accept_more(fact.name, config)
+
+
+def pick_refused(config: Config, schema: Schema, value: Any) -> Any:
+    """Return the first item that a list may not have, or the value itself if its schema enumerates no items."""
+    is_item = isinstance(value, list) and has_enumerated_items(schema)
+    return find_refused_item(schema, value, load(config.framework).loader) if is_item else value
 
 
 def is_accepted_by_any(config: Config, schemas: list[Schema | None], value: Any) -> bool:

@@ -59,6 +59,8 @@ def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
     if "anyOf" in schema:
         return any(is_accepted(part, value, loader) for part in schema["anyOf"])
     if "enum" in schema:
+        if isinstance(value, list) and has_enumerated_items(schema):
+            return find_refused_item(schema, value, loader) is None
         return loader.is_member(value, tuple(schema["enum"])) or (value is None and None in schema["enum"])
     if "x-external" in schema:
         words = list_external_words(schema["x-external"])
@@ -71,6 +73,17 @@ def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
     if types is None:
         return True
     return any(_is_of_kind(kind, schema, value, loader) for kind in ([types] if isinstance(types, str) else types))
+
+
+def has_enumerated_items(schema: Schema) -> bool:
+    """Return whether a schema enumerates the items of a list, which a single word may replace."""
+    return "enum" in schema and schema.get("type") == "array"
+
+
+def find_refused_item(schema: Schema, items: list[Any], loader: Loader) -> Any:
+    """Return the first item that a schema which enumerates items does not list, or None if it lists all."""
+    words = {"enum": schema["enum"]}
+    return next((item for item in items if not is_accepted(words, item, loader)), None)
 
 
 def is_placeholder(value: Any) -> bool:

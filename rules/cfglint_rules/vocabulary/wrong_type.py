@@ -9,6 +9,8 @@ the way the framework does:
 - argparse (OpenRLHF) converts each word of the command
 - LLaMA-Factory's parser does not convert anything
 
+TRL refuses each unknown loss in a list of losses (`loss_type`) when it computes the first loss.
+
 Options of a TRL command next to its recipe (`trl sft --config FILE --save_strategy never`) are checked like the
 recipe's keys.
 
@@ -65,7 +67,8 @@ If a fork may be in use, unknown words of an enumeration are left to KEY001, and
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
 (parse_dict) and `training_args.py`, 4.57.3 and 5.23.0 `modeling_utils.py` (get_correct_attn_implementation);
-LLaMA-Factory 0.9.5 `hparams/`, `data/template.py` (get_template_and_fix_tokenizer).
+LLaMA-Factory 0.9.5 `hparams/`, `data/template.py` (get_template_and_fix_tokenizer); TRL 0.20.0 to 1.16.0
+`trainer/dpo_trainer.py` (dpo_loss, _compute_loss).
 """
 
 from __future__ import annotations
@@ -93,8 +96,10 @@ from cfglint_rules.vocabulary.misfits import (
     is_accepted_by_framework,
     is_fatal,
     is_known_downstream,
+    is_left_open,
     list_accepted_words,
     list_schemas,
+    pick_refused,
 )
 from cfglint_rules.vocabulary.survey import (
     REFUSED,
@@ -203,12 +208,13 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
         *(build_release_grounds(effects.candidates, is_uniform=False) if is_former else effects.grounds),
         *_list_assumptions(occurrence),
     )
-    accepted = _describe_accepted(occurrence, schema)
+    refused_part = pick_refused(occurrence.config, schema, value)
+    accepted = _describe_accepted(occurrence, schema, refused_part)
     has_no_value = value is True and occurrence.config.document.syntax == "shell"
     return Report(
         f"`{occurrence.name}` needs a value ({accepted}): {outcome}"
         if has_no_value
-        else f"`{occurrence.name}` must be {accepted}, not {format_value(value)}: {outcome}",
+        else f"`{occurrence.name}` must be {accepted}, not {format_value(refused_part)}: {outcome}",
         occurrence.place,
         effects.limit_severity("error" if is_certain else "warning"),
         None if fix is None else fix._replace(grounds=all_grounds),
@@ -254,9 +260,9 @@ def _find_value_effects(occurrence: KeyOccurrence, schema: Schema, effect: str) 
     return compute_effects(find_candidate_releases(config, find_deciding_package(occurrence)), find_effect)
 
 
-def _describe_accepted(occurrence: KeyOccurrence, schema: Schema) -> str:
+def _describe_accepted(occurrence: KeyOccurrence, schema: Schema, value: Any) -> str:
     keys = get_checked_keys(occurrence.config)
-    return (None if keys is None else keys.describe_values(schema)) or describe_expected(schema, occurrence.value)
+    return (None if keys is None else keys.describe_values(schema)) or describe_expected(schema, value)
 
 
 # --- options of a launch ---------------------------------------------------------------------------------------------
@@ -273,7 +279,7 @@ def _report_launched(config: Config) -> Iterator[Report]:
             continue
         schemas = list_schemas(config, fact)
         value = get_first_word(setting.value, schemas)
-        if isinstance(value, str) and (value in keys.placeholders or keys.can_accept_more(fact.name, config)):
+        if is_left_open(config, keys, fact, value):
             continue
         if not is_accepted_by_any(config, schemas, value):
             yield _build_option_report(config, setting, schemas[0] or {}, value)
@@ -294,11 +300,12 @@ def _build_option_report(config: Config, setting: LaunchedSetting, schema: Schem
 
     effects = compute_effects(find_candidate_releases(config), find_effect)
     outcome = f"{_name_downstream(config)} refuses it" if is_trainer_word else effects.describe()
-    accepted = describe_expected(schema, value)
+    refused_part = pick_refused(config, schema, value)
+    accepted = describe_expected(schema, refused_part)
     return Report(
         f"`{setting.name}` needs a value ({accepted}): {outcome}"
         if value == ""
-        else f"`{setting.name}` must be {accepted}, not {format_value(value)}: {outcome}",
+        else f"`{setting.name}` must be {accepted}, not {format_value(refused_part)}: {outcome}",
         setting.place,
         effects.limit_severity("warning" if is_trainer_word else "error"),
         grounds=effects.grounds,

@@ -20,6 +20,7 @@ from cfglint_train.frameworks.llamafactory.infer import infer
 from cfglint_train.frameworks.llamafactory.keys import LlamaFactoryKeys
 from cfglint_train.frameworks.llamafactory.lenses import LENSES
 from cfglint_train.frameworks.llamafactory.recognise import list_references, prepare
+from cfglint_train.frameworks.loaders import PARSE_DICT
 
 NEWEST: Final = "0.9.5"
 
@@ -53,6 +54,7 @@ FRAMEWORK: Final = Framework(
     name="llamafactory",
     default_release=NEWEST,
     lenses=LENSES,
+    loader=PARSE_DICT,
     prepare=prepare,
     references=list_references,
     infer=infer,

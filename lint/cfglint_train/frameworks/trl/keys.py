@@ -43,7 +43,8 @@ _ENUMERATED_SETTINGS: Final = frozenset(
 _LAUNCH_CLASS: Final = "LaunchArguments"
 _SCRIPT_CLASSES: Final = ("ScriptArguments", _LAUNCH_CLASS)
 """Suffixes of the names of classes that belong to TRL's scripts and the `trl` command, not to a trainer."""
-# The trainers reject an unknown loss type if it is a single word; they do not check lists.
+# The trainers reject an unknown loss type: at the start, or when they compute the first loss, also of a list of losses
+# (trl 0.20.0 to 1.16.0 trainer/dpo_trainer.py: dpo_loss, _compute_loss).
 _LOSS: Final = "loss_type"
 _ATTENTION: Final = "attn_implementation"
 _SCALAR_TYPES: Final = frozenset(("boolean", "integer", "number"))
@@ -185,9 +186,9 @@ class ArgumentKeys(Keys):
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
         """Return True for a value that is not converted and thus not checked, or None if the schema decides.
 
-        Only strings are converted. A value of an enumeration is checked as well, unless it is a list.
+        Only strings are converted. A value of an enumeration is checked as well.
         """
-        return None if isinstance(value, str) or ("enum" in schema and not isinstance(value, list)) else True
+        return None if isinstance(value, str) or "enum" in schema else True
 
 
 class TrlKeys(ArgumentKeys):

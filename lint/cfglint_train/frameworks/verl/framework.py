@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
+from cfglint_train.frameworks.loaders import HYDRA
 from cfglint_train.frameworks.verl.batches import list_even_batches
 from cfglint_train.frameworks.verl.infer import infer
 from cfglint_train.frameworks.verl.keys import VerlKeys
@@ -24,6 +25,7 @@ FRAMEWORK: Final = Framework(
     name="verl",
     default_release=NEWEST,
     lenses=LENSES,
+    loader=HYDRA,
     prepare=prepare,
     infer=infer,
     keys_type=VerlKeys,

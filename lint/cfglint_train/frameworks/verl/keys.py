@@ -17,6 +17,7 @@ from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
 from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
+from cfglint_train.frameworks.loaders import HYDRA
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
@@ -31,7 +32,7 @@ from cfglint_train.frameworks.verl.settings import (
     is_in_tree,
     look_up,
 )
-from cfglint_train.frameworks.verl.words import HydraWord, is_setting, list_words
+from cfglint_train.frameworks.verl.words import ENGINE_GROUP, HydraWord, is_setting, list_words
 from cfglint_train.plan.origin import Place
 
 
@@ -69,7 +70,7 @@ class VerlKeys(Keys):
 
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose: a recipe's or a fork's."""
-        return not has_known_tree(config) or not has_entry(config) or route[0] in ("defaults", "hydra")
+        return not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys
 
     def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""
@@ -128,7 +129,7 @@ class VerlKeys(Keys):
             return
         changed: set[Route] = set()
         values: dict[Route, bool] = {}
-        words = [word for word in list_command_words(config) if is_setting(word.head)]
+        words = [word for word in list_command_words(config) if is_setting(word.head) and word.head.key != ENGINE_GROUP]
         for number, word in enumerate(words):
             place, name, route = Place(config.document, word.entry.key.span), word.head.key, word.route
             if word.fault:

@@ -26,7 +26,14 @@ from cfglint_train.frameworks.lens import (
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
 from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
-from cfglint_train.frameworks.verl.words import find_group, find_left_out, is_below, list_deleted, list_words
+from cfglint_train.frameworks.verl.words import (
+    ENGINE_GROUP,
+    find_group,
+    find_left_out,
+    is_below,
+    list_deleted,
+    list_words,
+)
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
@@ -56,7 +63,7 @@ def _find_entry(config: Config) -> str:
         return "sft_trainer" if is_old else "sft_trainer_engine"
     name = find_config_name(invocation)
     entry = "" if name is None else name.text.removesuffix(".yaml")
-    engine = find_group(invocation, "model_engine")
+    engine = find_group(invocation, ENGINE_GROUP)
     if engine is not None:
         value = engine.entry.value
         entry = f"ppo_{getattr(value, 'value', '')}_trainer"
@@ -65,7 +72,7 @@ def _find_entry(config: Config) -> str:
 
 def find_other_engine(invocation: Invocation) -> str:
     """Return the engine that a command selects instead of FSDP, or an empty string; a file of the actor names one."""
-    for group in ("model_engine", "engine", "actor"):
+    for group in (ENGINE_GROUP, "engine", "actor"):
         word = find_group(invocation, group)
         value = "" if word is None else getattr(word.entry.value, "value", "")
         engine = "the chosen engine" if isinstance(value, Unknown) else str(value).removesuffix("_actor")

@@ -209,8 +209,12 @@ def is_below(route: Route, others: tuple[Route, ...]) -> bool:
     return any(route[: len(other)] == other for other in others)
 
 
-GROUPS: Final = ("engine", "model", "model_engine", "optim", "profiler")
-"""Config groups at the root of a tree (verl 0.9.1 `trainer/config/`): a word without a dot selects their file."""
+GROUPS: Final = ("engine", "model", "optim", "profiler")
+"""Config groups of sections at the root of a tree: a word without a dot selects their file (verl 0.9.1
+`trainer/config/`)."""
+
+ENGINE_GROUP: Final = "model_engine"
+"""Config group whose files set the key with its name to theirs, so that a word selects a file and sets the key."""
 
 
 def is_setting(head: OverrideHead) -> bool:
