@@ -180,11 +180,13 @@ def check_page(path: Path, *flags: str) -> None:
     assert headline.endswith(f"({worst['percent']:,} %)")
     (changes,) = fit["runs"]
     check_timeline(page, run, changes)
-    rungs = re.findall(
-        r'<td class="number">([\d.,]+ GiB)</td><td class="number">(.*?) <span class="badge [^>]*>(.*?)<', page
-    )
+    (table,) = re.findall("<caption>Each change alone.*?</table>", page, re.DOTALL) or [""]
+    cell = '<td class="number">(.*?)'
+    rungs = re.findall(f'{cell}</td>{cell} (?:<br>)?<span class="badge.*?>(.*?)<', table)
+    names = {"gpu": "", "host": " of host memory", "disk": " of disk"}
     assert rungs == [
-        (format_gib(rung["saved"]), format_gib(rung["after"]), rung["verdict"]) for rung in changes["rungs"]
+        (format_gib(rung["saved"]), f"{format_gib(rung['after'])}{names[rung['place']]}", rung["verdict"])
+        for rung in changes["rungs"]
     ]
     if worst["place"] == "gpu":
         assert (changes["verdict"], changes["expected"]) == (worst["verdict"], worst["expected"])

@@ -300,7 +300,7 @@ def _render_rungs(rungs: Sequence[Rung], subject: str) -> str:
             f"{'<br>'.join(f'<code>{escape_html(setting)}</code>' for setting in rung.settings)}"
             f"{' ' + render_chip('chosen') if rung.chosen else ''}",
             format_gib(rung.saved),
-            f"{_format_size(rung.after, rung.place)} {render_badge(rung.verdict)}",
+            f"{_format_size(rung.after, rung.place)} {'<br>' * (rung.place != 'gpu')}{render_badge(rung.verdict)}",
             words.format_slowdown(rung.slowdown),
             f"{'' if rung.safe else '<b>unsafe:</b> '}{render_message(rung.gives_up)}"
             f"{rung.loss and f'; not chosen: {render_message(rung.loss)}'}",
