@@ -18,7 +18,7 @@ engine, for reports; they may change in any release.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 
 from cfglint_train.foundation.errors import UsageError
@@ -337,7 +337,7 @@ def lint(
     options: Options = DEFAULTS,
     sources: Mapping[str, Text] | None = None,
     *,
-    digest: Callable[[Run], Any] | None = None,
+    digest: Callable[[Sequence[Run]], Sequence[Any]] | None = None,
 ) -> LintResult:
     """Check files and folders; write nothing.
 
@@ -346,7 +346,7 @@ def lint(
     UsageError (OptionError, FactError, SettingsError) for invalid options or settings; problems with the files are part
     of the result.
 
-    `digest` is for reports: it is called on every run, in the process that built the run. Its results are in
+    `digest` is for reports: it is called on the runs of a process, in the process that built them. Its results are in
     `raw.digests`.
     """
     request = requested(paths, options, sources)

@@ -73,6 +73,19 @@ def test_the_disk_counts_too() -> None:
     assert [judgement.verdict for judgement in run.solution.elsewhere] == ["fits"]
 
 
+def test_metadata_that_fill_the_host_are_left_to_another_checkpointer() -> None:
+    """OLMo's `olmo_core` gathers 740 GiB per node on 512 ranks; a run that resumes by itself would misread the rest."""
+    path = REPOSITORY / "fixtures" / "cases" / "1-olmo-64-nodes" / "olmo-7b.yaml"
+    for resumes in ("", "try_load_latest_save: true\n"):
+        result = api.fit("run.yaml", api.Options(isolated=True), {"run.yaml": path.read_text() + resumes})
+        assert [judgement.verdict for judgement in result.runs[0].elsewhere] == ["does not fit"]
+        solution = result.runs[0].solution
+        assert (solution is None) == bool(resumes)
+        if solution is not None:
+            assert solution.settings[0] == "sharded_checkpointer: olmo_core -> torch_legacy"
+            assert [judgement.verdict for judgement in solution.elsewhere] == ["fits"]
+
+
 def test_what_relieves_a_gpu_that_has_room_is_no_rung() -> None:
     _, result = run_fit(disk="100GB")
     alternatives = result.ladders[0].alternatives

@@ -141,8 +141,8 @@ def test_settings_that_mean_nothing_are_refused_from_every_process(tmp_path, mon
 DIGESTS = {form: digest for form in FORMATS if (digest := formats.find_digest(form)) is not None}
 
 
-def compute_digests(run) -> dict[str, object]:
-    return {form: digest(run) for form, digest in DIGESTS.items()}
+def compute_digests(runs) -> list[dict[str, object]]:
+    return [dict(zip(DIGESTS, digests)) for digests in zip(*(digest(runs) for digest in DIGESTS.values()))]
 
 
 @pytest.fixture(scope="module")

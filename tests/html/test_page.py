@@ -180,9 +180,13 @@ def check_page(path: Path, *flags: str) -> None:
     assert headline.endswith(f"({worst['percent']:,} %)")
     (changes,) = fit["runs"]
     check_timeline(page, run, changes)
-    rungs = re.findall(r'<td class="number">−(.*?)</td><td class="number">(.*?) <span class="badge [^>]*>(.*?)<', page)
+    (table,) = re.findall("<caption>Each change alone.*?</table>", page, re.DOTALL) or [""]
+    cell = '<td class="number">(.*?)'
+    rungs = re.findall(f'{cell}</td>{cell} (?:<br>)?<span class="badge.*?>(.*?)<', table)
+    names = {"gpu": "", "host": " of host memory", "disk": " of disk"}
     assert rungs == [
-        (format_gib(rung["saved"]), format_gib(rung["after"]), rung["verdict"]) for rung in changes["rungs"]
+        (format_gib(rung["saved"]), f"{format_gib(rung['after'])}{names[rung['place']]}", rung["verdict"])
+        for rung in changes["rungs"]
     ]
     if worst["place"] == "gpu":
         assert (changes["verdict"], changes["expected"]) == (worst["verdict"], worst["expected"])
@@ -214,6 +218,23 @@ def test_every_number_of_a_page_is_in_the_json(path):
 @pytest.mark.parametrize("name", ["axolotl.yaml", "llamafactory.yaml", "trl.sh"])
 def test_every_number_of_a_page_is_in_the_json_where_a_run_does_not_fit(name):
     check_page(isolate_folder(FIRES) / name, "--host-memory", "100GB")
+
+
+def test_a_change_for_the_host_states_the_host_memory_that_it_leaves():
+    folder, flags = isolate_folder(CASES / "2-llamafactory-236b"), ("--isolated", "--host-memory", "300GB")
+    name = "zero3-offload.yaml"
+    page = run_cfglint("estimate", "--format", "html", *flags, name, cwd=folder).out
+    (run,) = json.loads(run_cfglint("fit", "--format", "json", *flags, name, cwd=folder).out)["runs"]
+    (before,), (after,), solution = run["elsewhere"], run["solution"]["elsewhere"], run["solution"]
+    assert (before["verdict"], after["verdict"], solution["verdict"]) == ("does not fit", "tight", "fits")
+    (change,) = re.findall('<section class="change">.*?</section>', page, re.DOTALL)
+    assert (
+        f"{format_gib(before['expected'])} of host memory does not fit → {format_gib(after['expected'])} of host "
+        f"memory tight, {format_gib(solution['expected'])} of GPU memory fits"
+    ) in re.sub("<[^>]*>", "", change)
+    assert "As it is, the GPU memory is enough on <b>A100-80GB, " in page
+    assert "the host memory is too small on each." in page
+    assert page.index("Host and disk") < page.index("What each change would do")
 
 
 def test_the_timeline_adds_up():
@@ -365,7 +386,7 @@ def test_a_fix_shows_only_lines_that_change_and_no_rename_of_another_finding():
     (memory,) = re.findall(r"<article[^>]*>(?:(?!</article>).)*MEM001 step-exceeds.*?</article>", text, re.DOTALL)
     assert "<ins>+ sequence_len: " in rename
     assert re.findall(r"<(del|ins)>(.*?)</", memory) == [("ins", "+ gradient_checkpointing: true")]
-    assert "It needs the fix of KEY001 too." in memory
+    assert "; needs the fix of KEY001 too" in memory
     markdown = run_cfglint("--output-format", "markdown", ".", cwd=isolate_folder(CASES / "5-axolotl-3b")).out
     assert markdown.count("+sequence_len: ") == 1
 
@@ -438,10 +459,23 @@ def test_many_files_are_shared_among_processes(tmp_path):
 
 
 def test_what_is_kept_of_a_run_can_be_exchanged():
-    for run in api.estimate(isolate_folder(CASES)).raw.runs:
-        record = html.summarize_run(run)
+    for record in html.summarize_runs(api.estimate(isolate_folder(CASES)).raw.runs):
         assert (record.fit is None) == (record.estimate.worst is None or record.estimate.worst.verdict == "fits")
         assert pickle.loads(pickle.dumps(record)) == record
+
+
+def test_only_the_runs_with_details_search_for_a_change(tmp_path):
+    """Estimate 14 runs that do not fit, of which the ten with the largest micro batches are the worst."""
+    sources = {
+        f"{number}.yaml": AXOLOTL.replace("micro_batch_size: 1", f"micro_batch_size: {number}")
+        for number in range(200, 214)
+    }
+    with change_directory(tmp_path):
+        runs = api.estimate(None, api.Options(isolated=True), sources).raw.runs
+        records = html.summarize_runs(runs)
+    assert [record.written.path for record in records] == list(sources)
+    assert [record.estimate.worst.verdict for record in records] == ["does not fit"] * 14
+    assert [record.fit is not None for record in records] == [False] * 4 + [True] * 10
 
 
 # --- accessibility ---------------------------------------------------------------------------------------------------

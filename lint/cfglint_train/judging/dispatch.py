@@ -113,6 +113,8 @@ class LintRun:
         self.selection = Selection(workspace.settings_for, options)
         self.ledger = Ledger()
         self.runs: list[Run] = []
+        self._turns: list[int] = []
+        """Turns of the files of the runs."""
         self._documents_seen: set[str] = set()
         self._seconds_left: dict[str, float] = {}
         """Remaining CPU seconds by file; a file without any left is not processed further."""
@@ -122,6 +124,7 @@ class LintRun:
 
         Other configs wait for `check_unnamed_companions`.
         """
+        first = len(self.runs)
         for turn, path in numbered_paths:
             runs: list[tuple[int, Run]] = []
             switched: list[tuple[int, Run, str]] = []
@@ -138,6 +141,7 @@ class LintRun:
             self._check_runs(runs)
             for turn, run, assumption in switched:
                 self._check_switched(run, assumption, turn)
+        self._add_digests(first)
 
     def check_unnamed_companions(self) -> None:
         """Check companions that no main config names, each as a run of its own."""
@@ -158,9 +162,16 @@ class LintRun:
         ]
         # A companion can name another: accelerate's file names DeepSpeed's.
         config_keys = {(config.document.path, config.root) for _, run in runs for config in run.companions}
+        first = len(self.runs)
         self._check_runs(
             [(turn, run) for turn, run in runs if (run.main.document.path, run.main.root) not in config_keys]
         )
+        self._add_digests(first)
+
+    def _add_digests(self, first: int) -> None:
+        """Add the digests of the runs from number `first` on."""
+        if self.options.digest is not None:
+            self.ledger.digests += zip(self._turns[first:], self.options.digest(self.runs[first:]))
 
     def export_ledger(self) -> Ledger:
         """Return the ledger for another process. Fixes are written out as edits, because runs are not sent."""
@@ -326,8 +337,7 @@ class LintRun:
                 self.ledger.troubles.append(Trouble(place.document.path, run.model_problem, position))
             self.runs.append(run)
             self.ledger.add_run(run)
-            if self.options.digest is not None:
-                self.ledger.digests.append((turn, self.options.digest(run)))
+            self._turns.append(turn)
 
     def _check_config(self, config: Config, turn: int) -> None:
         """Check a config by itself, without its run."""

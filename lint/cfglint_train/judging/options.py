@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.frozen import Frozen
@@ -44,5 +44,5 @@ class LintOptions(Frozen):
     """Findings that the repository has accepted: they are neither reported nor fixed."""
     folders: tuple[str, ...] = ()
     """Absolute paths of the folders that are checked completely; only baseline entries below them can be stale."""
-    digest: Callable[[Run], Any] | None = None
-    """Function that computes a digest of a run, in the process that assembled it. The digest must be picklable."""
+    digest: Callable[[Sequence[Run]], Sequence[Any]] | None = None
+    """Function that computes the digests of runs, in the process that assembled them. A digest must be picklable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cfglint_train.foundation.modules import import_module
 from cfglint_train.foundation.typed import Any, Final
@@ -11,6 +11,7 @@ from cfglint_train.reports.style import Style
 from cfglint_train.runs.run import Run
 
 Reporter = Callable[[Result, Style], Iterator[str]]
+Digest = Callable[[Sequence[Run]], Sequence[Any]]
 
 # Module and function of each format. `settings.FORMATS` lists the formats for code that must not import anything.
 _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
@@ -29,20 +30,20 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-# Module and function that summarize a run for a format. With summaries, several processes can share a lint.
+# Module and function that summarize runs for a format. With summaries, several processes can share a lint.
 _DIGESTS: Final[Mapping[str, tuple[str, str]]] = {
-    "html": ("html", "summarize_run"),
-    "markdown": ("markdown", "run_row"),
+    "html": ("html", "summarize_runs"),
+    "markdown": ("markdown", "summarize_runs"),
 }
 
 
-def find_digest(form: str) -> Callable[[Run], Any] | None:
-    """Return the function that summarizes a run for a format, or None if the format has no run summaries."""
+def find_digest(form: str) -> Digest | None:
+    """Return the function that summarizes runs for a format, or None if the format has no run summaries."""
     if form not in _DIGESTS:
         return None
     module, function = _DIGESTS[form]
-    renderer: Callable[[Run], Any] = getattr(import_module(f"cfglint_train.reports.{module}"), function)
-    return renderer
+    summarize: Digest = getattr(import_module(f"cfglint_train.reports.{module}"), function)
+    return summarize
 
 
 def find_reporter(form: str) -> Reporter:

@@ -7,7 +7,7 @@ stops early and says what it omits. Text from files never becomes a link, mentio
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from cfglint_train.findings.finding import SEVERITIES, Finding
@@ -88,8 +88,12 @@ class RunRow(Frozen):
     """Time and cost, or an empty string if a fact that they need is not stated."""
 
 
-def run_row(run: Run) -> RunRow:
-    """Build the table row of a run."""
+def summarize_runs(runs: Sequence[Run]) -> list[RunRow]:
+    """Return the table rows of runs."""
+    return list(map(_build_row, runs))
+
+
+def _build_row(run: Run) -> RunRow:
     peaks = {place: run.estimate.find_peak(place) for place in _PLACES}
     cells = [_format_peak(run, place, peaks[place]) for place in _PLACES]
     model = run.plan.model.id or (run.architecture.id if run.architecture is not None else None)
@@ -111,7 +115,7 @@ def run_row(run: Run) -> RunRow:
 
 
 def _render_runs(result: Result) -> Iterator[Iterable[str]]:
-    runs = sorted(result.digests or map(run_row, result.runs), key=lambda run: run.order)
+    runs = sorted(result.digests or summarize_runs(result.runs), key=lambda run: run.order)
     if not runs:
         return
     has_cost = any(run.cost for run in runs[:MAX_RUNS])

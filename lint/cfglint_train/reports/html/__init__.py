@@ -10,26 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cfglint_train.judging.result import Result
-from cfglint_train.reports.estimate import build_estimate
 from cfglint_train.reports.html import page
-from cfglint_train.reports.html.run import PageRun, collect_run
+from cfglint_train.reports.html.run import PageRun, collect_run, collect_runs
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
 from cfglint_train.whatif.plan_file import StatedPlan
 
-__all__ = ["estimate", "report", "summarize_run"]
+__all__ = ["estimate", "report", "summarize_runs"]
 
 
-def summarize_run(run: Run) -> PageRun:
-    """Return the records of a run on the page of a lint, which its process can send to another."""
-    return collect_run(build_estimate(run), run, (), is_alone=False)
+def summarize_runs(runs: Sequence[Run]) -> list[PageRun]:
+    """Return the records of a process's runs on the page of a lint, in their order, for another process."""
+    return collect_runs(runs, ())
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
     """Render the page of a lint: the findings, then the runs."""
-    records = result.digests or tuple(map(summarize_run, result.runs))
-    return page.render_page(result, records, result.runs, (), style, findings_first=True)
+    if len(result.runs) == 1:
+        records: Sequence[PageRun] = [collect_run(result.runs[0], ())]
+    else:
+        records = result.digests or summarize_runs(result.runs)
+    return page.render_page(result, records, style, findings_first=True)
 
 
 def estimate(
@@ -37,7 +39,7 @@ def estimate(
 ) -> Iterator[str]:
     """Render the page of an estimate: the runs with their grids, then the findings if there is a lint result.
 
-    Without `axes`, the grid varies GPU, micro batch and sequence length around the run's own values.
+    Without `axes`, the grid of a single run varies GPU, micro batch and sequence length around the run's own values.
     """
-    records = [PageRun(build_estimate(run)) for run in runs]
-    return page.render_page(result, records, runs, axes, style, findings_first=False)
+    records = [collect_run(runs[0], axes)] if len(runs) == 1 else collect_runs(runs, axes)
+    return page.render_page(result, records, style, findings_first=False)

@@ -16,6 +16,7 @@ from cfglint_train.reports.fixes import Hunk, build_hunks, list_own_edits, mask_
 from cfglint_train.reports.html.markup import (
     escape_code,
     escape_html,
+    measure_size,
     render_chip,
     render_details,
     render_message,
@@ -30,14 +31,14 @@ _MAX_LINE: Final = 400
 def render_section(result: Result, style: Style, limit: int) -> Iterator[str]:
     """Render the section with the findings, file by file; infos are folded.
 
-    The text has about `limit` characters: the findings that matter less have only a headline, or are counted by rule.
+    The text has about `limit` bytes: the findings that matter less have only a headline, or are counted by rule.
     """
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
         yield '<p class="none">No findings.</p></section>'
         return
-    texts, is_shortened = _render_findings(result, style, limit)
+    texts, is_shortened = _render_findings(result, style, limit - _SECTION)
     omitted = [finding for finding in result.findings if id(finding) not in texts]
     by_path: dict[str, list[Finding]] = {}
     for finding in result.findings:
@@ -60,11 +61,13 @@ def render_section(result: Result, style: Style, limit: int) -> Iterator[str]:
 
 
 _HEADLINE: Final = 300
-"""Usual characters of a finding that has only a headline."""
-_RULE: Final = 140
-"""Usual characters of a rule with its count, without a place."""
-_FILE: Final = 60
-"""Usual characters of the heading of a file, without its path."""
+"""Usual bytes of a finding that has only a headline."""
+_RULE: Final = 110
+"""Bytes of a rule's count and its first place, without the rule and the path."""
+_SECTION: Final = 260
+"""Bytes of the section around the findings."""
+_FILE: Final = 110
+"""Bytes of a file's heading without its path, and of its folded infos."""
 
 
 def _render_findings(result: Result, style: Style, limit: int) -> tuple[dict[int, str], bool]:
@@ -77,21 +80,29 @@ def _render_findings(result: Result, style: Style, limit: int) -> tuple[dict[int
     for finding in result.findings:
         by_path.setdefault(finding.path, []).append(finding)
     order = sorted(result.findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    rule_sizes = {
+        code: len(_render_rule(code, name, style)) for code, name in {(item.code, item.name) for item in order}
+    }
     texts, size, paths, is_shortened = dict[int, str](), 0, set[str](), False
     for number, finding in enumerate(order):
         size += (_FILE + len(finding.path)) * (finding.path not in paths)
         others, rest = by_path[finding.path], limit - size
         text = _render_finding(finding, style, redact, documents_by_path, others, is_short=False)
-        is_whole = len(text) + _HEADLINE * (len(order) - number - 1) <= rest or size + len(text) <= limit // 4
+        length = measure_size((text,))
+        is_whole = length + _HEADLINE * (len(order) - number - 1) <= rest or size + length <= limit // 4
         if not is_whole:
             is_shortened = True
             text = _render_finding(finding, style, redact, documents_by_path, (), is_short=True)
-            rules = {(other.severity, other.code): len(other.path) + _RULE for other in order[number:]}
-            if len(text) > rest - sum(rules.values()):
+            length = measure_size((text,))
+            rules = {
+                (other.severity, other.code): len(other.path) + rule_sizes[other.code] + _RULE
+                for other in order[number:]
+            }
+            if length > rest - sum(rules.values()):
                 break
         paths.add(finding.path)
         texts[id(finding)] = text
-        size += len(text)
+        size += length
     return texts, is_shortened
 
 
@@ -193,7 +204,7 @@ def _render_fix(
     if not diff:
         yield f'<p class="fix">{render_message(fix.message)}</p>'
         return
-    beside = f" It needs the fix of {escape_html(', '.join(codes))} too." if codes else ""
+    beside = f"; needs the fix of {escape_html(', '.join(codes))} too" if codes else ""
     yield f'<p class="fix">Fix ({fix.applicability}): {render_message(fix.message)}{beside}</p>'
     yield f'<pre class="diff" aria-label="The fix as a diff"><code>{"".join(diff)}</code></pre>'
 

@@ -9,6 +9,7 @@ from shlex import quote
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.records import RunEstimate
+from cfglint_train.reports.answer import RESOURCE_NAMES
 from cfglint_train.reports.html.markup import escape_html, render_badge
 from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, find_idle_axes
 
@@ -33,7 +34,7 @@ def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstima
         f'<p class="note">{f"Down: {down}. " if down else ""}Across: {across}. Peak of a step in GiB, or of the '
         "evaluation (e): ✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit. The stated run is framed.</p>"
     )
-    yield from _describe_gpus([cell for cell in cells if _is_stated(cell, stated, estimate, is_any_gpu=True)])
+    yield from _describe_gpus([cell for cell in cells if _is_stated(cell, stated, estimate, is_any_gpu=True)], estimate)
     yield '<div class="grids">'
     for label, group in groupby(cells, key=lambda cell: ", ".join(_format_axes(outer, cell))):
         yield _render_table(label, list(group), rows, columns, stated, estimate, subject)
@@ -44,15 +45,19 @@ def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstima
         yield f'<p class="note"><code>{escape_html(_NAMES.get(name, name))}</code> has no effect on this estimate.</p>'
 
 
-def _describe_gpus(cells: Sequence[Cell]) -> Iterator[str]:
+def _describe_gpus(cells: Sequence[Cell], estimate: RunEstimate) -> Iterator[str]:
     """Name the GPUs on which the run fits with its own values; `cells` have these, each on another GPU."""
+    worst = estimate.worst
+    is_elsewhere = worst is not None and worst.place != "gpu" and worst.expected > worst.capacity
+    subject = "As it is, the run fits on" if not is_elsewhere else "As it is, the GPU memory is enough on"
+    other = f"; the {RESOURCE_NAMES[worst.place]} is too small on each" if is_elsewhere and worst is not None else ""
     if any(cell.verdict is not None and "gpu" in cell.changes for cell in cells):
         fitting, tight = (
             ", ".join(escape_html(cell.changes["gpu"] or "the stated GPU") for cell in cells if cell.verdict == verdict)
             for verdict in ("fits", "tight")
         )
         beside = f", and is tight on <b>{tight}</b>" if tight else ""
-        yield f"<p>As it is, the run fits on <b>{fitting or 'none of these GPUs'}</b>{beside}.</p>"
+        yield f"<p>{subject} <b>{fitting or 'none of these GPUs'}</b>{beside}{other}.</p>"
 
 
 def _spell_command(axes: Sequence[Axis], path: str) -> str:

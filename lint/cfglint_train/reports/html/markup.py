@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from cfglint_train.reports.escape import escape_source_line, escape_text
@@ -22,6 +22,11 @@ def render_message(value: object) -> str:
 def escape_code(line: str) -> str:
     """Escape a source line for an element; each tab becomes one space."""
     return escape(escape_source_line(line))
+
+
+def measure_size(lines: Iterable[str]) -> int:
+    """Return the size of lines of the page in bytes, with their line ends."""
+    return sum(len(line.encode()) + 1 for line in lines)
 
 
 def format_span(low: int, high: int) -> str:

@@ -21,89 +21,62 @@ from cfglint_train.reports import text as text_report
 from cfglint_train.reports.html import findings
 from cfglint_train.reports.html.markup import (
     escape_html,
+    measure_size,
     render_badge,
     render_details,
     render_message,
     render_table,
 )
 from cfglint_train.reports.html.run import (
+    MAX_DETAILED,
     PageRun,
-    collect_run,
     describe_run,
-    rank_estimate,
+    rank_runs,
     render_run,
     render_short_change,
 )
 from cfglint_train.reports.html.timeline import list_colors
 from cfglint_train.reports.style import Style
-from cfglint_train.runs.run import Run
 from cfglint_train.version import VERSION
-from cfglint_train.whatif.grid import Axis
-from cfglint_train.whatif.plan_file import StatedPlan
 
 MAX_SIZE: Final = 40_000
-"""Characters of a page. The runs and findings that would exceed them are named or counted, with the command for all."""
-_FRAME: Final = 10_000
-"""Characters of the page around its sections."""
+"""Bytes of a page. The runs and findings that would exceed them are named or counted, with the command for all."""
 _ROWS: Final = 20
 """Runs in the table of runs, the worst ones; the others are listed by verdict and folder."""
-_CHANGES: Final = 10
-"""Rows of that table with the best change, and the largest number of runs with details."""
+_LINK: Final = 25
+"""Bytes of a link from the table to the details of a run."""
 _LIST: Final = 5_000
 """Characters of the list of the other runs."""
-_RUN: Final = 12_500
-"""Characters kept for the details of the worst run on a page that begins with findings."""
 
 
-def render_page(
-    result: Result | None,
-    records: Sequence[PageRun],
-    estimated_runs: Sequence[Run | StatedPlan],
-    axes: Sequence[Axis],
-    style: Style,
-    findings_first: bool,
-) -> Iterator[str]:
-    """Render the whole page, piece by piece.
-
-    `estimated_runs` are the runs of `records`, in the same order, or empty if other processes estimated them.
-    """
-    runs_by_record = dict(zip(map(id, records), estimated_runs))
-    order = sorted(records, key=lambda record: record.written.path)
-    order.sort(key=lambda record: rank_estimate(record.estimate), reverse=True)
-    is_alone, rest = len(order) == 1, MAX_SIZE - _FRAME
-
-    def complete(record: PageRun, axes: Sequence[Axis]) -> PageRun:
-        run = runs_by_record.get(id(record))
-        is_complete = run is None or (record.fit is not None and not axes and not is_alone)
-        return record if is_complete else collect_run(record.written, run, axes, is_alone)
-
-    rows = [] if is_alone else [*(complete(record, ()) for record in order[:_CHANGES]), *order[_CHANGES:]]
-    rest -= sum(map(len, _render_overview(rows, len(rows))))
+def render_page(result: Result | None, records: Sequence[PageRun], style: Style, findings_first: bool) -> Iterator[str]:
+    """Render the whole page, piece by piece."""
+    order, is_alone = rank_runs(records), len(records) == 1
+    rows = [*order[:MAX_DETAILED], *(PageRun(record.written) for record in order[MAX_DETAILED:])]
+    rows = [] if is_alone else rows
+    shown = [record.estimate for record in order]
+    paths = list(dict.fromkeys(estimate.path for estimate in shown))
+    title = f"cfglint: {paths[0]}" if len(paths) == 1 else "cfglint report"
+    header = _render_header(shown, paths, result)
+    least = 0 if result is None else measure_size(findings.render_section(result, style, 0))
+    rest = MAX_SIZE - measure_size((*render_frame(title, header, ()), *_render_overview(rows, 0))) - least
     lines, listed, detailed = list[str](), list[str](), 0
-    least = 0 if result is None else sum(map(len, findings.render_section(result, style, 0)))
-    if findings_first and not is_alone and result is not None:
-        listed = list(findings.render_section(result, style, max(rest - _RUN, least)))
-        rest -= sum(map(len, listed))
-    else:
-        rest -= least
-    for number, record in enumerate(order[:_CHANGES]):
-        run = complete(record, axes) if is_alone or axes else rows[number]
-        section = list(_render_section(run, f"run-{detailed}", is_alone))
-        if not is_alone and sum(map(len, section)) > rest:
+    leading = result if findings_first and not is_alone else None
+    for number, record in enumerate(order[:MAX_DETAILED]):
+        if number == 1 and leading is not None:  # they leave room for the worst run
+            listed = list(findings.render_section(leading, style, max(rest, 0) + least))
+            rest -= measure_size(listed) - least
+        section = list(_render_section(record, f"run-{number}", is_alone))
+        size = measure_size(section) + _LINK
+        if not is_alone and size > rest:
             break
-        rest -= sum(map(len, section))
+        rest -= size
         lines += section
         detailed += 1
     if result is not None and not listed:
         listed = list(findings.render_section(result, style, max(rest, 0) + least))
-    shown = [record.estimate for record in order]
-    paths = list(dict.fromkeys(estimate.path for estimate in shown))
-    first, second = (listed, lines) if findings_first and not is_alone else (lines, listed)
-    yield from render_frame(
-        f"cfglint: {paths[0]}" if len(paths) == 1 else "cfglint report",
-        _render_header(shown, paths, result),
-        (*_render_overview(rows, detailed), *first, *second),
-    )
+    first, second = (listed, lines) if leading is not None else (lines, listed)
+    yield from render_frame(title, header, (*_render_overview(rows, detailed), *first, *second))
 
 
 def render_frame(title: str, header: str, main: Iterable[str]) -> Iterator[str]:
@@ -213,7 +186,7 @@ def _render_overview(runs: Sequence[PageRun], detailed: int) -> Iterator[str]:
                 link,
                 render_badge(worst.verdict),
                 f'<span class="n">{size}</span><br>{phase}{place}',
-                render_short_change(run),
+                render_short_change(run) if number < MAX_DETAILED or worst.verdict == "fits" else "not searched",
             )
         )
     yield '<section id="runs">'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_train.findings.verdicts import describe_effects
 from cfglint_train.fitting import words
@@ -11,9 +11,10 @@ from cfglint_train.fitting.places import find_corrected
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import VERDICTS, Phase
-from cfglint_train.records import Room, RunEstimate, RunFit, Rung
-from cfglint_train.reports.estimate import MEANT
+from cfglint_train.memory.budget import VERDICTS, Phase, Resource, Verdict
+from cfglint_train.records import Room, RunEstimate, RunFit, Rung, Solution
+from cfglint_train.reports.answer import RESOURCE_NAMES
+from cfglint_train.reports.estimate import MEANT, build_estimate
 from cfglint_train.reports.fit import build_fit, describe_applicability
 from cfglint_train.reports.html.grid import render_grid
 from cfglint_train.reports.html.markup import (
@@ -30,7 +31,8 @@ from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis, Cell, choose_axes, generate_cells
 from cfglint_train.whatif.plan_file import StatedPlan
 
-_PLACES: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
+MAX_DETAILED: Final = 10
+"""Largest number of runs on a page with changes and details, the worst ones."""
 
 
 class PageRun(Frozen):
@@ -39,7 +41,9 @@ class PageRun(Frozen):
     written: RunEstimate
     """Estimate of the run as written, as in the JSON report."""
     fit: RunFit | None = None
-    """Changes, as in the JSON report of `fit`; None for a stated plan, and on a page of many runs."""
+    """Changes, as in the JSON report of `fit`; None for a stated plan. On a page of several runs, only the worst that
+    may not fit have changes.
+    """
     need: str = ""
     """Hardware on which the run would fit if no change makes it fit, as a sentence."""
     axes: tuple[Axis, ...] = ()
@@ -58,26 +62,45 @@ def rank_estimate(estimate: RunEstimate) -> tuple[int, float]:
     return (-1, 0.0) if worst is None else (VERDICTS.index(worst.verdict), worst.expected / worst.capacity)
 
 
-def collect_run(estimate: RunEstimate, run: Run | StatedPlan | None, axes: Sequence[Axis], is_alone: bool) -> PageRun:
-    """Return the records of a run; without `run`, only its estimate is available.
+def rank_runs(records: Iterable[PageRun]) -> list[PageRun]:
+    """Return the records, worst first."""
+    order = sorted(records, key=lambda record: record.written.path)
+    return sorted(order, key=lambda record: rank_estimate(record.estimate), reverse=True)
 
-    A run that shares its page with others has a grid only if `axes` are set, and changes only if it may not fit.
+
+def collect_runs(runs: Sequence[Run | StatedPlan], axes: Sequence[Axis]) -> list[PageRun]:
+    """Return the records of runs that share a page, in the same order.
+
+    Only the `MAX_DETAILED` worst have changes if they may not fit, and a grid if there are `axes`.
     """
-    worst = PageRun(estimate).estimate.worst
-    if run is None or (not is_alone and not axes and (worst is None or worst.verdict == "fits")):
-        return PageRun(estimate)
+    records = [PageRun(build_estimate(run)) for run in runs]
+    worst_ids = {id(record) for record in rank_runs(records)[:MAX_DETAILED]}
+
+    def complete(record: PageRun, run: Run | StatedPlan) -> PageRun:
+        worst = record.estimate.worst
+        is_complete = id(record) not in worst_ids or (not axes and (worst is None or worst.verdict == "fits"))
+        return record if is_complete else _add_changes(record, run, axes)
+
+    return list(map(complete, records, runs))
+
+
+def collect_run(run: Run | StatedPlan, axes: Sequence[Axis]) -> PageRun:
+    """Return the records of the only run of a page, with the usual grid if there are no `axes`."""
+    return _add_changes(PageRun(build_estimate(run)), run, axes or choose_axes(find_corrected(run) or run))
+
+
+def _add_changes(record: PageRun, run: Run | StatedPlan, axes: Sequence[Axis]) -> PageRun:
     alternatives: Alternatives | None = None
     corrected: Run | StatedPlan = run
     if isinstance(run, Run):
         corrected = find_corrected(run) or run
         alternatives = list_alternatives(corrected)
-    chosen = tuple(axes or (choose_axes(corrected) if is_alone else ()))
     return PageRun(
-        estimate,
+        record.written,
         None if alternatives is None else build_fit(alternatives),
         "" if alternatives is None or alternatives.hardware_need is None else alternatives.hardware_need.description,
-        chosen,
-        tuple(generate_cells(corrected, chosen)) if chosen else (),
+        tuple(axes),
+        tuple(generate_cells(corrected, axes)) if axes else (),
     )
 
 
@@ -85,10 +108,13 @@ def describe_worst(worst: Room) -> str:
     """Return the verdict as a headline: `Does not fit: backward pass 95.7 of 79.1 GiB (121 %)`."""
     size = format_gib(worst.expected).removesuffix(" GiB")
     phase = Phase(worst.phase, "").title.removeprefix("the ")
-    return (
-        f"{worst.verdict.capitalize()}: {phase} {size} of {format_gib(worst.capacity)}{_PLACES[worst.place]} "
-        f"({worst.percent:,} %)"
-    )
+    capacity = _format_size(worst.capacity, worst.place)
+    return f"{worst.verdict.capitalize()}: {phase} {size} of {capacity} ({worst.percent:,} %)"
+
+
+def _format_size(size: int, place: Resource) -> str:
+    """Return a size, with the name of its place if that is not the GPU."""
+    return format_gib(size) if place == "gpu" else f"{format_gib(size)} of {RESOURCE_NAMES[place]}"
 
 
 def describe_run(estimate: RunEstimate) -> str:
@@ -101,7 +127,7 @@ def describe_run(estimate: RunEstimate) -> str:
 def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[str]:
     """Render the parts of a run below its headline; `level` is that of the headings.
 
-    Unless `is_full`, the folded numbers are left out, and so are the host and the disk.
+    Unless `is_full`, the folded numbers are left out, and so are the host and the disk if they have room.
     """
     estimate, subject = run.estimate, escape_html(run.estimate.path)
     heading = f"h{level}"
@@ -119,6 +145,8 @@ def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[s
         if is_full:
             yield from _render_components(estimate, subject)
         yield "</section>"
+    if is_full or (estimate.worst is not None and estimate.worst.place != "gpu"):
+        yield from _render_other_places(estimate, heading, subject)
     if run.fit is not None and run.fit.rungs:
         yield f"<section><{heading}>What each change would do</{heading}>"
         yield _render_rungs(run.fit.rungs, subject)
@@ -127,8 +155,6 @@ def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[s
         yield f"<section><{heading}>On which GPU it fits</{heading}>"
         yield from render_grid(run.axes, run.cells, estimate, subject)
         yield "</section>"
-    if is_full:
-        yield from _render_other_places(estimate, heading, subject)
     yield from _render_grounds(estimate, heading, name)
 
 
@@ -166,8 +192,13 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
     if settings:
         yield f'<pre class="copy"><code>{chr(10).join(map(escape_html, settings))}</code></pre>'
     if solution is not None:
+        outcomes = sorted(_list_outcomes(solution), key=lambda outcome: outcome[0] != worst.place)
+        after = ", ".join(
+            f"<b>{format_gib(size)}</b>{f' of {RESOURCE_NAMES[place]}' * (len(outcomes) > 1)} {render_badge(verdict)}"
+            for place, size, verdict in outcomes
+        )
         yield (
-            f"<p>{_describe_peak(worst)} → <b>{format_gib(solution.expected)}</b> {render_badge(solution.verdict)} · "
+            f"<p>{_describe_peak(worst)} → {after} · "
             f"{words.format_slowdown(solution.slowdown)} · "
             f"{describe_applicability(solution.applicability, bool(fit.assumptions))}</p>"
         )
@@ -193,15 +224,22 @@ def render_short_change(run: PageRun) -> str:
     settings += [] if fit.solution is None else fit.solution.settings
     changes = "<br>".join(f"<code>{escape_html(setting)}</code>" for setting in settings)
     if fit.solution is not None:
-        return f"{changes} → {format_gib(fit.solution.expected)} {render_badge(fit.solution.verdict)}"
+        place, size, verdict = max(_list_outcomes(fit.solution), key=lambda outcome: VERDICTS.index(outcome[2]))
+        return f"{changes} → {_format_size(size, place)} {render_badge(verdict)}"
     return changes or render_message(run.need)
+
+
+def _list_outcomes(solution: Solution) -> list[tuple[Resource, int, Verdict]]:
+    """Return the places that a change concerns, each with its expected bytes and its verdict after the change."""
+    others = [(room.place, room.expected, room.verdict) for room in solution.elsewhere]
+    return [*others, ("gpu", solution.expected, solution.verdict)]
 
 
 _CORRECTION: Final = "correct the misspelled keys"
 
 
 def _describe_peak(worst: Room) -> str:
-    return f"{format_gib(worst.expected)}{_PLACES[worst.place]} {render_badge(worst.verdict)}"
+    return f"{_format_size(worst.expected, worst.place)} {render_badge(worst.verdict)}"
 
 
 def _render_components(estimate: RunEstimate, subject: str) -> Iterator[str]:
@@ -261,8 +299,8 @@ def _render_rungs(rungs: Sequence[Rung], subject: str) -> str:
         (
             f"{'<br>'.join(f'<code>{escape_html(setting)}</code>' for setting in rung.settings)}"
             f"{' ' + render_chip('chosen') if rung.chosen else ''}",
-            f"−{format_gib(rung.saved)}",
-            f"{format_gib(rung.after)} {render_badge(rung.verdict)}",
+            format_gib(rung.saved),
+            f"{_format_size(rung.after, rung.place)} {'<br>' * (rung.place != 'gpu')}{render_badge(rung.verdict)}",
             words.format_slowdown(rung.slowdown),
             f"{'' if rung.safe else '<b>unsafe:</b> '}{render_message(rung.gives_up)}"
             f"{rung.loss and f'; not chosen: {render_message(rung.loss)}'}",
