@@ -513,7 +513,8 @@ class LaunchScripts:
 
         Return only chains that begin in a job, unless `include_direct` is true.
         """
-        from cfglint_train.launches.launches import get_submission, is_job_call
+        from cfglint_train.frameworks.launchers import get_submission
+        from cfglint_train.launches.launches import is_job_call
 
         chains: list[tuple[ScriptCall, ...]] = []
         for call in self._find_calls(script) if depth else ():

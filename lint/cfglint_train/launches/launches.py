@@ -100,7 +100,7 @@ def find_launches(
         overrides = _parse_overrides(document, invocation, options, config, framework)
         outer_launches = []
         for calls in find_callers(invocation.forwards) or ((),):
-            caller_overrides = {}
+            caller_overrides: Mapping[Route, Override] = {}
             if calls and invocation.forwards:
                 caller_overrides = _parse_overrides(*calls[0], calls[0][1].words, config, framework)
             outer_launches.append(_build_launch(document, invocation, {**overrides, **caller_overrides}, calls))
