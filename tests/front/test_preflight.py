@@ -113,6 +113,16 @@ def test_a_certain_error_is_refused_unless_forced(here):
     assert run(here, "--ignore", "KEY001", *command)[0] == 3
 
 
+def test_the_report_ends_with_a_command_that_fixes_the_files(here):
+    (here / "job.slurm").write_text(JOB.replace("sft.yaml", "bad.yaml"))
+    err = run_cfglint("preflight", "--dry-run", "--", "sbatch", "--nodes=4", "job.slurm", cwd=here).err
+    (words,) = [line.partition(" fixable with cfglint ")[2] for line in err.splitlines() if "fixable with" in line]
+    arguments = words.partition(" (")[0].removesuffix(".").split()
+    assert arguments == ["--fix", "--nodes", "4", "--gpus-per-node", "4", "bad.yaml"]
+    run_cfglint(*arguments, cwd=here)
+    assert "cutoff_len" in (here / "bad.yaml").read_text()
+
+
 @pytest.mark.parametrize("code", [0, 7, 255])
 def test_the_exit_code_is_that_of_the_command(here, code):
     assert run(here, "--", "sh", "-c", f"exit {code}")[0] == code

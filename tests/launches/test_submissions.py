@@ -54,6 +54,34 @@ def test_options_of_the_submission_override_the_directives(tmp_path, command, cl
     assert read_cluster(tmp_path, {"submit.sh": f"#!/bin/bash\n{command}\n"}) == (cluster, said_in)
 
 
+INNER = "torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 -m axolotl.cli.train configs/run.yaml\n"
+OUTER = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "submit", "cluster", "said_in"),
+    [
+        (f"{OUTER}srun bash jobs/inner.sh\n", INNER, "", (2, 4), "outer.slurm"),
+        (f"{OUTER}srun --nodes=1 bash jobs/inner.sh\n", INNER, "", (1, 4), "outer.slurm"),
+        (
+            f"{OUTER}bash jobs/inner.sh\n",
+            INNER.replace("--nnodes=$SLURM_NNODES ", "--nnodes=3 "),
+            "",
+            (3, 4),
+            "inner.sh",
+        ),
+        (f"{OUTER}srun bash jobs/inner.sh\n", INNER, "sbatch -N 6 jobs/outer.slurm\n", (6, 4), "submit.sh"),
+        (f"{OUTER}srun bash jobs/middle.sh\n", INNER, "", (2, 4), "outer.slurm"),
+        ("srun -N 5 --gpus-per-node=4 bash jobs/inner.sh\n", INNER, "", (5, 4), "outer.slurm"),
+        (f"{OUTER}srun bash jobs/other.sh\n", INNER, "", (None, 4), "inner.sh"),
+    ],
+)
+def test_a_script_that_a_job_starts_has_the_nodes_of_the_job(tmp_path, outer, inner, submit, cluster, said_in):
+    files = {"jobs/outer.slurm": outer, "jobs/inner.sh": inner, "submit.sh": submit, "jobs/train.sbatch": ""}
+    files["jobs/middle.sh"] = "bash jobs/inner.sh\n"
+    assert read_cluster(tmp_path, files) == (cluster, said_in)
+
+
 def test_what_the_submission_leaves_open_is_unknown_whatever_the_directive_says(tmp_path):
     job = JOB.replace(" --nnodes=$SLURM_NNODES", "").replace("srun torchrun", "srun python")
     cluster = read_cluster(tmp_path, {"submit.sh": "sbatch -N $1 jobs/train.sbatch\n", "jobs/train.sbatch": job})

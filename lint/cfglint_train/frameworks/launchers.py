@@ -8,7 +8,7 @@ outside the script or detects on the machine are not covered here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cfglint_train.documents.document import Entry
 from cfglint_train.documents.shell.document import ShellDocument
@@ -21,15 +21,22 @@ from cfglint_train.frameworks.launch_reading import LaunchFacts, LaunchReading, 
 from cfglint_train.hardware import gpus
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 
-Submission = tuple[ShellDocument, Invocation]
-"""The `sbatch` command of another script that submits a job script."""
+ScriptCall = tuple[ShellDocument, Invocation]
+"""A script, and its invocation that starts or submits another script."""
 
 
-def read_launch(document: ShellDocument, invocation: Invocation, submission: Submission | None = None) -> LaunchFacts:
+def get_submission(document: ShellDocument, call: Invocation) -> Invocation | None:
+    """Return the `sbatch` invocation that submits the script of `call`, or None if the script is started directly."""
+    parent = None if call.parent is None else document.invocations[call.parent]
+    return parent if parent is not None and parent.program == "sbatch" else None
+
+
+def read_launch(document: ShellDocument, invocation: Invocation, calls: Sequence[ScriptCall] = ()) -> LaunchFacts:
     """Return the facts that an invocation's launchers, environment and batch directives state.
 
     The first source that states a fact wins: options of the launchers from the innermost outwards, environment
-    variables of the script, options of `srun`, options of the `sbatch` command, directives of the job script.
+    variables of the script, options of `srun`, options of the `sbatch` command, directives of the job script. `calls`
+    are the calls of the script in other scripts, the nearest first, each the start of the script before it.
     """
     reading = LaunchReading(document)
     for name, variable in document.collect_environment(invocation).items():
@@ -45,7 +52,7 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
     given_by_ray = launchers[-1].program == "ray job submit"
     for launcher in launchers:
         _read_batch(reading, launcher, given_by_ray)
-    submitted = {} if submission is None else _read_submission(*submission, given_by_ray)
+    submitted = _read_calls(calls, given_by_ray)
     for name, value in submitted.items():
         reading.keep_fact(name, value)
     overridden = {name: reading.facts[name] for name in submitted}
@@ -106,11 +113,21 @@ def read_directives(job: ShellDocument) -> LaunchFacts:
     )
 
 
-def _read_submission(document: ShellDocument, invocation: Invocation, given_by_ray: bool) -> Mapping[str, FieldValue]:
-    """Return the resources that the `sbatch` command of a job script requests."""
-    reading = LaunchReading(document)
-    _read_batch(reading, invocation, given_by_ray)
-    return reading.facts
+def _read_calls(calls: Sequence[ScriptCall], given_by_ray: bool) -> Mapping[str, FieldValue]:
+    """Return the resources that the nearest call requests: with its `sbatch` command, or from the job it is part of."""
+    if not calls:
+        return {}
+    document, call = calls[0]
+    submission = get_submission(document, call)
+    if submission is not None:
+        reading = LaunchReading(document)
+        _read_batch(reading, submission, given_by_ray)
+        return reading.facts
+    job = read_launch(document, call, calls[1:])
+    facts = {"memory": job.host_memory}
+    if not given_by_ray:
+        facts |= {"nodes": job.nodes, "gpus": job.gpus_per_node, "gpu": job.gpu, "visible": job.visible_gpus}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 _UNSUPPORTED_SWITCHES: Final = frozenset(("use_megatron_lm", "use_parallelism_config"))

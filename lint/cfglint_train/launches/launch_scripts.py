@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from cfglint_train.documents.shell.document import ShellDocument
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
-    from cfglint_train.frameworks.launchers import IgnoredFile, Submission
-    from cfglint_train.launches.launches import Launch, ScriptCall
+    from cfglint_train.frameworks.launchers import IgnoredFile, ScriptCall
+    from cfglint_train.launches.launches import Launch
 
     FileUse = tuple[Invocation, tuple[Word, ...]]
     ScriptUse = tuple[ShellDocument, Invocation, tuple[Word, ...]]
 
 MAX_SIBLINGS: Final = 500
 """Maximum number of files in a config's folder that are looked up in scripts."""
+
+_MAX_CALLS: Final = 3
+"""Maximum length of a chain of scripts that start each other."""
 
 _ASSIGNED: Final = compile_on_use(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
 """Argument of the form `name=FILE`; the part of the path up to its last variable is ignored."""
@@ -78,7 +81,7 @@ class LaunchScripts:
         if main.document.syntax == "shell":
             from cfglint_train.launches.launches import find_command_launches
 
-            return find_command_launches(main, self._find_submissions(main.document))
+            return find_command_launches(main, self._find_call_chains(main.document, include_direct=False))
         path = main.document.path
         launches: list[Launch] = []
         for document in self._find_scripts(path):
@@ -155,8 +158,8 @@ class LaunchScripts:
 
         repository, framework = self.repositories.get_index(main.document.path), frameworks.load(main.framework)
 
-        def find_callers(include_direct: bool) -> tuple[ScriptCall, ...]:
-            return self._find_calls(document) if include_direct else self._find_submitting_calls(document)
+        def find_callers(include_direct: bool) -> list[tuple[ScriptCall, ...]]:
+            return self._find_call_chains(document, include_direct)
 
         def read_job(script: str | None) -> ShellDocument | None:
             return None if script is None else self.read_script(script, document.path)
@@ -503,23 +506,23 @@ class LaunchScripts:
             self._invocations_by_name[script] = group_by_file_name(script)
         return self._invocations_by_name[script].get(os.path.basename(path), ())
 
-    def _find_submissions(self, job: Document) -> list[Submission]:
-        """Return the `sbatch` invocations of other scripts that submit a job script."""
-        from cfglint_train.launches.launches import find_submission
+    def _find_call_chains(
+        self, script: Document, include_direct: bool, depth: int = _MAX_CALLS
+    ) -> list[tuple[ScriptCall, ...]]:
+        """Return the calls of a script, each with the calls that start its own script, up to one that submits it.
 
-        return [
-            submission
-            for call in self._find_submitting_calls(job)
-            if (submission := find_submission(*call)) is not None
-        ]
+        Return only chains that begin in a job, unless `include_direct` is true.
+        """
+        from cfglint_train.frameworks.launchers import get_submission
+        from cfglint_train.launches.launches import is_job_call
 
-    def _find_submitting_calls(self, job: Document) -> tuple[ScriptCall, ...]:
-        """Return the invocations in other scripts that submit a job script to Slurm."""
-        from cfglint_train.launches.launches import find_submission
-
-        if not any(script.path != job.path and b"sbatch" in script.source for script in self._find_scripts(job.path)):
-            return ()
-        return tuple(call for call in self._find_calls(job) if find_submission(*call) is not None)
+        chains: list[tuple[ScriptCall, ...]] = []
+        for call in self._find_calls(script) if depth else ():
+            is_submitted = get_submission(*call) is not None
+            outer = [] if is_submitted else self._find_call_chains(call[0], include_direct=False, depth=depth - 1)
+            if outer or include_direct or is_job_call(*call):
+                chains += [(call, *rest) for rest in outer or [()]]
+        return chains
 
     def _find_calls(self, job: Document) -> tuple[ScriptCall, ...]:
         """Return the invocations in other scripts that start `job` or submit it to Slurm."""

@@ -22,15 +22,19 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import launchers
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.launch_reading import LaunchFacts
-from cfglint_train.frameworks.launchers import IgnoredFile, Submission, list_options, read_directives, read_launch
+from cfglint_train.frameworks.launchers import (
+    IgnoredFile,
+    ScriptCall,
+    get_submission,
+    list_options,
+    read_directives,
+    read_launch,
+)
 from cfglint_train.frameworks.lens import Config, LaunchArgument, Override
 from cfglint_train.frameworks.registry import find_launcher_framework, list_config_words
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.repository import files
 from cfglint_train.repository.index import RepositoryIndex
-
-ScriptCall = tuple[ShellDocument, Invocation]
-"""A script, and its invocation that starts another script."""
 
 _MODULE: Final = compile_on_use(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _CONFIG_FILE: Final = ("--config_file", "--config-file")
@@ -80,14 +84,14 @@ def find_launches(
     config: Config,
     framework: Framework,
     repository: RepositoryIndex,
-    find_callers: Callable[[bool], Collection[ScriptCall]],
+    find_callers: Callable[[bool], Collection[tuple[ScriptCall, ...]]],
     read_job: Callable[[str | None], ShellDocument | None],
 ) -> list[Launch]:
-    """Return the launches of `config` in `document`, one per caller that submits the script or passes it arguments.
+    """Return the launches of `config` in `document`, one per caller that passes the script arguments or a job.
 
     A script without callers has one launch per invocation. `uses` are the invocations that receive the config, each
-    with the words after its path. `find_callers` returns the calls that start the script, or only those that submit it
-    if its argument is false. `read_job` reads a script to which an invocation passes the file; if that
+    with the words after its path. `find_callers` returns the chains of calls that start the script, or only those from
+    jobs if its argument is false. `read_job` reads a script to which an invocation passes the file; if that
     script is submitted, its directives have lower precedence than the options of the invocation.
     """
     launches = []
@@ -95,17 +99,14 @@ def find_launches(
         options = (*_get_leading_words(invocation, words), *words)
         overrides = _parse_overrides(document, invocation, options, config, framework)
         outer_launches = []
-        for call in find_callers(invocation.forwards) or (None,):
-            if call is None:
-                outer_launches.append(_build_launch(document, invocation, overrides, None))
-                continue
-            caller_overrides = _parse_overrides(*call, call[1].words, config, framework) if invocation.forwards else {}
-            outer_launches.append(
-                _build_launch(document, invocation, {**overrides, **caller_overrides}, find_submission(*call))
-            )
+        for calls in find_callers(invocation.forwards) or ((),):
+            caller_overrides: Mapping[Route, Override] = {}
+            if calls and invocation.forwards:
+                caller_overrides = _parse_overrides(*calls[0], calls[0][1].words, config, framework)
+            outer_launches.append(_build_launch(document, invocation, {**overrides, **caller_overrides}, calls))
         script = read_job(resolve_script(document, invocation, repository))
         nested_launches = [] if script is None else find_argument_launches(script, config, framework)
-        is_job = script is not None and _is_submitted(document, invocation)
+        is_job = script is not None and get_submission(document, invocation) is not None
         job_facts = _collect_directive_facts(script) if script is not None and is_job and not nested_launches else {}
         launches += [
             outer._replace(facts={**job_facts, **outer.facts}) for outer in outer_launches if not nested_launches
@@ -184,10 +185,6 @@ def _collect_directive_facts(job: ShellDocument) -> dict[str, FieldValue]:
     }
 
 
-def _is_submitted(document: ShellDocument, invocation: Invocation) -> bool:
-    return invocation.parent is not None and document.invocations[invocation.parent].program == "sbatch"
-
-
 def resolve_script(document: ShellDocument, invocation: Invocation, repository: RepositoryIndex) -> str | None:
     """Return the path of the repository's script that an invocation starts or submits, or None.
 
@@ -241,11 +238,11 @@ def can_shard_variable_files(document: ShellDocument) -> bool:
     return any(item.launcher is not None or item.sharding is not None for item in launches)
 
 
-def find_command_launches(config: Config, submissions: Collection[Submission] = ()) -> list[Launch]:
+def find_command_launches(config: Config, jobs: Collection[tuple[ScriptCall, ...]] = ()) -> list[Launch]:
     """Return the launches of a config that is itself a command with options as settings, or nothing for other configs.
 
-    There is one launch per submission of the script, or one if the script is not submitted. If the options are not read
-    as keys, only submissions yield launches, and only if the command uses every GPU that is launched. If it does not,
+    There is one launch per chain of calls from a job, or one if no job starts the script. If the options are not read
+    as keys, only jobs yield launches, and only if the command uses every GPU that is launched. If it does not,
     its own settings state its GPUs.
     """
     document, (number, *_) = config.document, config.root
@@ -253,12 +250,9 @@ def find_command_launches(config: Config, submissions: Collection[Submission] = 
         return []
     spread = frameworks.load(config.framework).launch_interface.uses_all_launched_gpus
     is_spread = spread(config)
-    if number not in document.translators and not (submissions and is_spread):
+    if number not in document.translators and not (jobs and is_spread):
         return []
-    launches = [
-        _build_launch(document, document.invocations[int(number)], {}, submission)
-        for submission in submissions or (None,)
-    ]
+    launches = [_build_launch(document, document.invocations[int(number)], {}, calls) for calls in jobs or ((),)]
     return launches if is_spread else [_drop_size(launch) for launch in launches]
 
 
@@ -296,11 +290,11 @@ def find_calls(document: ShellDocument, script: str, repository: RepositoryIndex
             yield document, invocation
 
 
-def find_submission(document: ShellDocument, call: Invocation) -> Submission | None:
-    """Return the `sbatch` invocation that submits the script of `call`, or None if the script is started directly."""
-    if call.parent is None or not _is_submitted(document, call):
-        return None
-    return document, document.invocations[call.parent]
+def is_job_call(document: ShellDocument, call: Invocation) -> bool:
+    """Return whether a call submits its script to Slurm, or starts it with `srun` or in a job script."""
+    if get_submission(document, call) is not None or any(item.is_directive for item in document.invocations):
+        return True
+    return any(launcher.program == "srun" for launcher in document.list_launchers(call))
 
 
 def can_have_ignored_files(repository: RepositoryIndex) -> bool:
@@ -454,9 +448,9 @@ def _build_launch(
     document: ShellDocument,
     invocation: Invocation,
     overrides: Mapping[Route, Override],
-    submission: Submission | None = None,
+    calls: Sequence[ScriptCall] = (),
 ) -> Launch:
-    launch = read_launch(document, invocation, submission)
+    launch = read_launch(document, invocation, calls)
     name = os.path.basename(document.path)
     facts = _collect_facts(launch, document, invocation)
     sharding = launch.sharding

@@ -20,6 +20,8 @@ class Style(Frozen):
     """True if bars are drawn with block elements."""
     quiet: bool = False
     """True if only findings and errors are shown, without a summary."""
+    fix_command: str = "--fix"
+    """Words that apply the fixes."""
 
     def get_page_lines(self, code: str, name: str) -> tuple[str, ...]:
         """Return the URL of a rule's page as a tuple of one line, or an empty tuple if it is not configured."""

@@ -38,7 +38,7 @@ def full(result: Result, style: Style = PLAIN) -> Iterator[str]:
         yield ""
     yield from render_troubles(result, style)
     if not style.quiet:
-        yield from render_summary(result)
+        yield from render_summary(result, style.fix_command)
         if result.findings:
             yield "Run `cfglint rule CODE` for an explanation."
 
@@ -252,7 +252,7 @@ def format_trouble_message(trouble: Trouble) -> str:
     return f"cfglint failed (please report it): {trouble.message}" if trouble.is_internal else trouble.message
 
 
-def render_summary(result: Result) -> Iterator[str]:
+def render_summary(result: Result, fix_command: str = PLAIN.fix_command) -> Iterator[str]:
     """Yield the skipped files, the number of findings, the unchecked runs, and the number of fixable findings."""
     yield from describe_skipped(result)
     counts = dict.fromkeys(_COLORS, 0)
@@ -273,9 +273,9 @@ def render_summary(result: Result) -> Iterator[str]:
     safe, unsafe = fixes.count("safe"), fixes.count("unsafe")
     if safe:
         unsafe_note = f" ({unsafe} more with --unsafe-fixes)" if unsafe else ""
-        yield f"{format_count(safe, 'finding')} fixable with --fix{unsafe_note}."
+        yield f"{format_count(safe, 'finding')} fixable with {fix_command}{unsafe_note}."
     elif unsafe:
-        yield f"{format_count(unsafe, 'finding')} fixable with --fix --unsafe-fixes."
+        yield f"{format_count(unsafe, 'finding')} fixable with {fix_command} --unsafe-fixes."
 
 
 def describe_no_config(result: Result) -> str:

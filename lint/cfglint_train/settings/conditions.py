@@ -57,6 +57,15 @@ class Condition(Frozen):
         holds, failures = self._judge(self.tree, read)
         return failures if holds is False else ()
 
+    def is_undefined(self, node: ast.BinOp) -> bool:
+        """Return whether an operation divides by a constant zero, or has constants with no real result in bounds."""
+        left, right = (self._compute(part, lambda _: None) for part in (node.left, node.right))
+        if right is None:
+            return False
+        if left is None:
+            return right == 0 and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod))
+        return self._compute(node, lambda _: None) is None
+
     def _judge(self, node: ast.expr, read: ReadField) -> tuple[bool | None, tuple[str, ...]]:
         """Return whether a comparison or a combination of them holds (None if unknown), and what fails."""
         if isinstance(node, ast.Compare):
@@ -126,7 +135,11 @@ def parse_condition(text: str) -> Condition:
     is_monotone = len(fields) == len(names) and not any(
         isinstance(node, (ast.Eq, ast.NotEq, ast.Mod, ast.Pow)) for node in nodes
     )
-    return Condition(text, fields, is_monotone, tree, names)
+    condition = Condition(text, fields, is_monotone, tree, names)
+    undefined = next((node for node in nodes if isinstance(node, ast.BinOp) and condition.is_undefined(node)), None)
+    if undefined is not None:
+        raise UsageError(f"cannot be computed at `{_get_source(undefined, spaced)}`, whatever the fields are")
+    return condition
 
 
 def _parse(text: str) -> ast.expr:

@@ -14,6 +14,7 @@ where the rule applies.
 
 `field` tests the effective value, including the framework's defaults and derived values such as the global batch. An
 unknown value breaks no rule. In a condition, neither does an undefined one, such as a division by zero.
+If it divides by a constant zero, the settings are invalid.
 
 `key` tests only values that a file or its launch states. A key that is not stated has no value, so it can break only
 `present`. Add `[]` to the name of a list to test every item: `datasets[].type`, `plugins[]`.

@@ -57,7 +57,8 @@ def preflight(argv: list[str]) -> int:
         from cfglint_train.reports import text
         from cfglint_train.reports.folding import fold_places
 
-        print_lines(text.full(fold_places(result), build_style(options, settings, sys.stderr)), sys.stderr)
+        style = build_style(options, settings, sys.stderr)._replace(fix_command=_format_fix_command(result, script))
+        print_lines(text.full(fold_places(result), style), sys.stderr)
     verdict: Verdict = "refused" if grounds else "checked" if options.dry_run else "started"
     if grounds and options.force and not options.dry_run:
         verdict = "forced"
@@ -206,6 +207,21 @@ def _list_grounds(result: Result, strict: bool) -> Iterator[str]:
 
 def _is_certain_error(finding: Finding) -> bool:
     return finding.severity == "error" and finding.certainty in ("stated", "followed")
+
+
+def _format_fix_command(result: Result, script: str) -> str:
+    """Return the command that fixes the files of a launch on its cluster, or words for fixes of the command itself."""
+    import shlex
+
+    fixes = [(finding.path, finding.fix) for finding in result.findings]
+    paths = sorted({path for path, fix in fixes if fix is not None and fix.edits and path != script})
+    if not paths:
+        return "other options of the command"
+    words = ["cfglint", "--fix"]
+    clusters = {run.cluster for run in result.runs}
+    for flag, count in zip(("--nodes", "--gpus-per-node"), clusters.pop() if len(clusters) == 1 else ()):
+        words += [] if count is None else [flag, str(count)]
+    return sanitize(shlex.join([*words, *paths]))
 
 
 def _describe(
