@@ -187,6 +187,27 @@ def test_a_companion_that_is_open_counts_before_it_is_saved(tmp_path: Path) -> N
     run(steps, tmp_path)
 
 
+def test_a_companion_has_the_problems_and_fixes_of_the_run_that_names_it(tmp_path: Path) -> None:
+    """A problem that two checks find appears once; a fix of the run changes the config from within its companion."""
+    path = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = path.parent / "ds_z3_config.json"
+
+    async def steps(editor: Editor) -> None:
+        document, other = editor.open(path), editor.open(companion)
+        assert [one.code for one in await editor.wait(other)] == ["MEM001"]
+        ((title, action),) = (await editor.list_actions(other)).items()
+        assert "optim: adamw_bnb_8bit" in title
+        editor.change(document, editor.edit(action.edit)[document.uri])
+        await editor.wait(document)
+        await editor.hover(document, "deepspeed")  # the answer comes after all diagnostics
+        assert not editor.published[other.uri].diagnostics
+        editor.change(other, companion.read_text().replace('"stage": 3', '"stage": 2'))
+        (problem,) = [one for one in await editor.wait(other) if one.code == "KEY005"]
+        assert document.uri in [place.location.uri for place in problem.related_information or []]
+
+    run(steps, tmp_path)
+
+
 def test_every_open_file_counts_before_it_is_saved(tmp_path: Path) -> None:
     """A file that a script reads counts although it is no config, and although it is not on the disk yet."""
     (tmp_path / ".git").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import chain
 from tempfile import TemporaryDirectory
 
 from lsprotocol import types
@@ -80,11 +81,13 @@ class Server(LanguageServer):
             self._pending = None
         checks = [check for path in list(self.session.texts) if (check := self.check(path)) is not None]
         diagnostics: dict[str, list[types.Diagnostic]] = {path: [] for path in self.session.texts}
-        for check in checks:
-            for path, diagnostic in self._list_diagnostics(check):
-                listed = diagnostics.setdefault(path, [])
-                if diagnostic not in listed:
-                    listed.append(diagnostic)
+        for check, finding in self.session.list_findings():
+            diagnostic = convert.build_diagnostic(finding, self.get(finding.path), self, check.style)
+            diagnostics.setdefault(finding.path, []).append(diagnostic)
+        for path, diagnostic in chain.from_iterable(map(self._list_failures, checks)):
+            listed = diagnostics.setdefault(path, [])
+            if diagnostic not in listed:
+                listed.append(diagnostic)
         for path, reason in self._failed.items():
             if path in diagnostics:
                 start = types.Position(0, 0)
@@ -97,9 +100,7 @@ class Server(LanguageServer):
         if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)
 
-    def _list_diagnostics(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
-        for finding in check.result.findings:
-            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self, check.style)
+    def _list_failures(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
         shown = {(finding.path, finding.line, finding.message) for finding in check.result.findings}
         for failure in check.result.errors:
             if (failure.path, failure.line, failure.message) in shown:
