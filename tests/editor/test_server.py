@@ -344,8 +344,9 @@ BROKEN = (
     "strict: false\n   sequence_len: 7\n",
     "\tx: 1\n",
     "日本: [\n",
+    'wandb_name: "\ud800"\n',
 )
-"""Lines with which a YAML text does not parse."""
+"""Lines with which a YAML text does not parse; the last one is no UTF-8."""
 
 
 def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
@@ -355,7 +356,8 @@ def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
         for number, line in enumerate(BROKEN):
             for text in (f"{line}{SFT}", f"{SFT}{line}", f"{SFT}{line.rstrip()}"):
                 document = editor.open(tmp_path / f"sft{number}-{len(editor.texts)}.yaml", text)
-                assert [one.code for one in await editor.wait(document)] == ["SYN002"]
+                code = "SYN001" if "\ud800" in line else "SYN002"
+                assert [one.code for one in await editor.wait(document)] == [code]
                 for size in ("4", "3"):
                     editor.change(document, text.replace("size: 4", f"size: {size}"))
                     assert f"`batch.micro` = `{size}`" in str(await editor.hover(document, "micro_batch_size")), text
@@ -485,7 +487,7 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
         noisy, quiet = editor.open(first / "sft.yaml"), editor.open(second / "sft.yaml")
         assert "KEY001" in {one.code for one in await editor.wait(noisy)}
         assert "KEY001" not in {one.code for one in await editor.wait(quiet)}
-        for content, expected in (('ignore = ["XXX001"]\n', "not checked: "), ("", "unknown_key")):
+        for content, expected in (('\nignore = ["XXX001"]\n', "not checked: "), ("", "unknown_key")):
             (second / "cfglint.toml").write_text(content)
             editor.published.pop(quiet.uri)
             editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
@@ -494,6 +496,10 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
                 fit = types.ExecuteCommandParams("cfglint.fit", [quiet.uri])
                 await editor.client.workspace_execute_command_async(fit)
                 assert editor.messages == ["cfglint: this file is not checked; see its problems"]
+                (problem,) = editor.published[(second / "cfglint.toml").as_uri()].diagnostics
+                assert problem.range.start == types.Position(1, 0)
+                assert problem.message.startswith("not checked: ignore: unknown rule XXX001")
+        assert not editor.published[(second / "cfglint.toml").as_uri()].diagnostics
         (first / "sft.yaml").rename(first / "renamed.yaml")
         editor.client.text_document_did_close(types.DidCloseTextDocumentParams(noisy))
         await editor.wait(editor.open(first / "renamed.yaml"))
