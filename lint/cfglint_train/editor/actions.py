@@ -38,7 +38,11 @@ def list_actions(
         for owner, finding in findings:
             yield from _list_fixes(server, finding, text, owner)
         if not _lacks_comments(path):
-            ignorable = {_identify(one[1]): one for one in findings if one[1].code != UNUSED_SUPPRESSION.code}
+            ignorable = {
+                _identify(finding): (owner, finding)
+                for owner, finding in findings
+                if finding.code != UNUSED_SUPPRESSION.code
+            }
             for owner, finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
                 action = _build_ignore_action(server, path, finding, text, owner)
                 if action.edit is None or action.edit.changes or action.edit.document_changes:
@@ -65,10 +69,10 @@ def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction
     else:
         identity = path, *data["finding"]
         listed = server.session.list_findings()
-        match = next((one for one in listed if (one[1].path, *_identify(one[1])) == identity), None)
-        if match is None:
+        matches = [(owner, finding) for owner, finding in listed if (finding.path, *_identify(finding)) == identity]
+        if not matches:
             return action  # the text has changed since the action was offered
-        owner, finding = match
+        owner, finding = matches[0]
         outcome = server.session.call(api.ignore, owner.path, only=finding)
         if not outcome.sources and outcome.refused and _can_resolve(server):
             server.say(f"no comment can ignore {finding.code} here: {outcome.refused[0].reason}")

@@ -70,7 +70,7 @@ class Unresolved(Frozen):
     similar: tuple[str, ...] = ()
     """Files of the repository whose paths end in the same way, if there are several."""
     problem: Literal["missing", "unreadable", "YAML"] = "missing"
-    """Whether the file does not exist, cannot be read or parsed, or is YAML although its reader accepts only JSON."""
+    """The file does not exist, cannot be read or parsed, or is YAML although its reader accepts only JSON."""
 
 
 class CorrectedKey(Frozen):
