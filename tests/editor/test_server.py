@@ -187,6 +187,27 @@ def test_a_companion_that_is_open_counts_before_it_is_saved(tmp_path: Path) -> N
     run(steps, tmp_path)
 
 
+def test_a_companion_has_the_problems_and_fixes_of_the_run_that_names_it(tmp_path: Path) -> None:
+    """A problem that two checks find appears once; a fix of the run changes the config from within its companion."""
+    path = copy_case(tmp_path, "2-llamafactory-236b", "zero3.yaml")
+    companion = path.parent / "ds_z3_config.json"
+
+    async def steps(editor: Editor) -> None:
+        document, other = editor.open(path), editor.open(companion)
+        assert [one.code for one in await editor.wait(other)] == ["MEM001"]
+        ((title, action),) = (await editor.list_actions(other)).items()
+        assert "optim: adamw_bnb_8bit" in title
+        editor.change(document, editor.edit(action.edit)[document.uri])
+        await editor.wait(document)
+        await editor.hover(document, "deepspeed")  # the answer comes after all diagnostics
+        assert not editor.published[other.uri].diagnostics
+        editor.change(other, companion.read_text().replace('"stage": 3', '"stage": 2'))
+        (problem,) = [one for one in await editor.wait(other) if one.code == "KEY005"]
+        assert document.uri in [place.location.uri for place in problem.related_information or []]
+
+    run(steps, tmp_path)
+
+
 def test_every_open_file_counts_before_it_is_saved(tmp_path: Path) -> None:
     """A file that a script reads counts although it is no config, and although it is not on the disk yet."""
     (tmp_path / ".git").mkdir()
@@ -323,8 +344,9 @@ BROKEN = (
     "strict: false\n   sequence_len: 7\n",
     "\tx: 1\n",
     "日本: [\n",
+    'wandb_name: "\ud800"\n',
 )
-"""Lines with which a YAML text does not parse."""
+"""Lines with which a YAML text does not parse; the last one is no UTF-8."""
 
 
 def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
@@ -334,7 +356,8 @@ def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
         for number, line in enumerate(BROKEN):
             for text in (f"{line}{SFT}", f"{SFT}{line}", f"{SFT}{line.rstrip()}"):
                 document = editor.open(tmp_path / f"sft{number}-{len(editor.texts)}.yaml", text)
-                assert [one.code for one in await editor.wait(document)] == ["SYN002"]
+                code = "SYN001" if "\ud800" in line else "SYN002"
+                assert [one.code for one in await editor.wait(document)] == [code]
                 for size in ("4", "3"):
                     editor.change(document, text.replace("size: 4", f"size: {size}"))
                     assert f"`batch.micro` = `{size}`" in str(await editor.hover(document, "micro_batch_size")), text
@@ -465,7 +488,7 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
         noisy, quiet = editor.open(first / "sft.yaml"), editor.open(second / "sft.yaml")
         assert "KEY001" in {one.code for one in await editor.wait(noisy)}
         assert "KEY001" not in {one.code for one in await editor.wait(quiet)}
-        for content, expected in (('ignore = ["XXX001"]\n', "not checked: "), ("", "unknown_key")):
+        for content, expected in (('\nignore = ["XXX001"]\n', "not checked: "), ("", "unknown_key")):
             (second / "cfglint.toml").write_text(content)
             editor.published.pop(quiet.uri)
             editor.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([]))
@@ -474,6 +497,10 @@ def test_settings_apply_per_folder_and_follow_changes(tmp_path: Path) -> None:
                 fit = types.ExecuteCommandParams("cfglint.fit", [quiet.uri])
                 await editor.client.workspace_execute_command_async(fit)
                 assert editor.messages == ["cfglint: this file is not checked; see its problems"]
+                (problem,) = editor.published[(second / "cfglint.toml").as_uri()].diagnostics
+                assert problem.range.start == types.Position(1, 0)
+                assert problem.message.startswith("not checked: ignore: unknown rule XXX001")
+        assert not editor.published[(second / "cfglint.toml").as_uri()].diagnostics
         (first / "sft.yaml").rename(first / "renamed.yaml")
         editor.client.text_document_did_close(types.DidCloseTextDocumentParams(noisy))
         await editor.wait(editor.open(first / "renamed.yaml"))

@@ -105,6 +105,15 @@ def test_a_deepspeed_file(tmp_path, stated, message, remedy):
     assert explain_unchecked(tmp_path) == (message, remedy)
 
 
+def test_a_deepspeed_file_that_does_not_parse_is_there(tmp_path):
+    (tmp_path / "other").mkdir()
+    for folder in (tmp_path, tmp_path / "other"):
+        (folder / "ds.json").write_text('{"zero_optimization": {"stage": }}')
+    (tmp_path / "run.yaml").write_text(f"model_name_or_path: Qwen/Qwen2.5-7B\n{KEYS}deepspeed: ds.json\n")
+    message = "this run needs `ds.json`, which cannot be read"
+    assert explain_unchecked(tmp_path) == (message, "correct the syntax of the file")
+
+
 def test_several_files_that_may_be_meant(tmp_path):
     text = f"model_name_or_path: Qwen/Qwen2.5-0.5B\n{KEYS}deepspeed: /workspace/ds.json\n"
     (tmp_path / "run.yaml").write_text(text)

@@ -32,14 +32,19 @@ def list_actions(
 ) -> Iterator[types.CodeAction]:
     """Yield the actions at a range of a document."""
     wanted = params.context.only
-    findings = [finding for finding in check.result.findings if _is_within(finding, path, text, params.range)]
     if _wants(wanted, types.CodeActionKind.QuickFix):
-        for finding in findings:
-            yield from _list_fixes(server, finding, text, check)
+        listed = server.session.list_findings()
+        findings = [(owner, finding) for owner, finding in listed if _is_within(finding, path, text, params.range)]
+        for owner, finding in findings:
+            yield from _list_fixes(server, finding, text, owner)
         if not _lacks_comments(path):
-            ignorable = {_identify(finding): finding for finding in findings if finding.code != UNUSED_SUPPRESSION.code}
-            for finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
-                action = _build_ignore_action(server, path, finding, text, check)
+            ignorable = {
+                _identify(finding): (owner, finding)
+                for owner, finding in findings
+                if finding.code != UNUSED_SUPPRESSION.code
+            }
+            for owner, finding in list(ignorable.values())[: None if _can_resolve(server) else _MAX_COMPUTED]:
+                action = _build_ignore_action(server, path, finding, text, owner)
                 if action.edit is None or action.edit.changes or action.edit.document_changes:
                     yield action
         yield from _state_facts(server, path, text, check, params.range)
@@ -58,15 +63,17 @@ def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction
     document = server.find_document(data["uri"]) if "uri" in data else None
     if document is None:
         return action
-    path, _, check = document
+    path = document[0]
     if "finding" not in data:
         outcome = server.session.call(api.fix, path, unsafe=False)
     else:
-        findings = (finding for finding in check.result.findings if finding.path == path)
-        finding = next((finding for finding in findings if _identify(finding) == tuple(data["finding"])), None)
-        if finding is None:
+        identity = path, *data["finding"]
+        listed = server.session.list_findings()
+        matches = [(owner, finding) for owner, finding in listed if (finding.path, *_identify(finding)) == identity]
+        if not matches:
             return action  # the text has changed since the action was offered
-        outcome = server.session.call(api.ignore, path, only=finding)
+        owner, finding = matches[0]
+        outcome = server.session.call(api.ignore, owner.path, only=finding)
         if not outcome.sources and outcome.refused and _can_resolve(server):
             server.say(f"no comment can ignore {finding.code} here: {outcome.refused[0].reason}")
     action.edit = server.build_workspace_edit(build_file_edits(server, outcome.sources))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
+from itertools import chain
 from tempfile import TemporaryDirectory
 
 from lsprotocol import types
@@ -15,6 +17,8 @@ from cfglint_train.editor.session import Check, Session, detect_syntax
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.errors import UsageError, describe_crash
 from cfglint_train.foundation.typed import Final
+from cfglint_train.records import Failure
+from cfglint_train.settings.error import SettingsError
 from cfglint_train.version import VERSION
 
 DELAY: Final = 0.1
@@ -34,8 +38,8 @@ class Server(LanguageServer):
         """Folder of the reports, one file per config, which ends with the server."""
         self._pending: asyncio.TimerHandle | None = None
         self._published: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
-        self._failed: dict[str, str] = {}
-        """Reasons why the last check of a document failed as a whole, by path."""
+        self._failed: dict[str, Exception] = {}
+        """Errors that ended the last check of a document, by path."""
 
     def get(self, path: str) -> convert.Text:
         """Return the text of an open document, or of a file; an unreadable file is empty."""
@@ -64,10 +68,8 @@ class Server(LanguageServer):
             return None
         try:
             check = self.session.check(path)
-        except (UsageError, OSError) as error:
-            self._failed[path] = str(error)
         except Exception as error:  # a defect of cfglint must not end the server
-            self._failed[path] = describe_crash(error)
+            self._failed[path] = error
         else:
             self._failed.pop(path, None)
             return check
@@ -80,31 +82,31 @@ class Server(LanguageServer):
             self._pending = None
         checks = [check for path in list(self.session.texts) if (check := self.check(path)) is not None]
         diagnostics: dict[str, list[types.Diagnostic]] = {path: [] for path in self.session.texts}
-        for check in checks:
-            for path, diagnostic in self._list_diagnostics(check):
-                listed = diagnostics.setdefault(path, [])
-                if diagnostic not in listed:
-                    listed.append(diagnostic)
-        for path, reason in self._failed.items():
-            if path in diagnostics:
-                start = types.Position(0, 0)
-                diagnostics[path].append(
-                    types.Diagnostic(types.Range(start, start), f"not checked: {reason}", source=convert.SOURCE)
-                )
+        for check, finding in self.session.list_findings():
+            diagnostic = convert.build_diagnostic(finding, self.get(finding.path), self, check.style)
+            diagnostics.setdefault(finding.path, []).append(diagnostic)
+        failures = (*chain.from_iterable(map(_list_failures, checks)), *self._list_crashes())
+        for failure in dict.fromkeys(failures):
+            diagnostic = convert.build_failure(failure, self.get(failure.path))
+            diagnostics.setdefault(failure.path, []).append(diagnostic)
         for path in [*self._published.keys() - diagnostics.keys(), *diagnostics]:
             self._publish_file(path, diagnostics.get(path))
         workspace = self.client_capabilities.workspace
         if workspace and workspace.code_lens and workspace.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)
 
-    def _list_diagnostics(self, check: Check) -> Iterator[tuple[str, types.Diagnostic]]:
-        for finding in check.result.findings:
-            yield finding.path, convert.build_diagnostic(finding, self.get(finding.path), self, check.style)
-        shown = {(finding.path, finding.line, finding.message) for finding in check.result.findings}
-        for failure in check.result.errors:
-            if (failure.path, failure.line, failure.message) in shown:
-                continue  # a file that does not parse is a finding and a failure
-            yield failure.path, convert.build_failure(failure, self.get(failure.path))
+    def _list_crashes(self) -> Iterator[Failure]:
+        """Yield the errors that ended checks, in each document, and those about a setting also at the setting."""
+        for path, error in self._failed.items():
+            if path not in self.session.texts:
+                continue
+            problem = error.problem if isinstance(error, SettingsError) else None
+            target = None if problem is None else regular_files.normalize_path(os.path.abspath(problem.path))
+            if problem is not None and target is not None:
+                yield Failure(target, problem.line, problem.column, None, problem.message)
+            if target != path:
+                is_defect = not isinstance(error, (UsageError, OSError))
+                yield Failure(path, None, None, None, describe_crash(error) if is_defect else str(error))
 
     def _publish_file(self, path: str, diagnostics: list[types.Diagnostic] | None) -> None:
         """Send the diagnostics of a file if they, or its version, changed. None: the file has no document now."""
@@ -144,6 +146,14 @@ class Server(LanguageServer):
                 for uri, listed in by_uri.items()
             ]
         )
+
+
+def _list_failures(check: Check) -> Iterator[Failure]:
+    """Yield the problems of a check that are no findings; a file that does not parse is a finding and a failure."""
+    shown = {(finding.path, finding.line, finding.message) for finding in check.result.findings}
+    for failure in check.result.errors:
+        if (failure.path, failure.line, failure.message) not in shown:
+            yield failure
 
 
 def find_path(uri: str) -> str | None:

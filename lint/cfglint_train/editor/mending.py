@@ -52,7 +52,7 @@ def _is_complete_yaml(line: str) -> bool:
     """Return whether a line is blank, starts a document, or has a key or an item when it is read alone."""
     try:
         events = list(yaml.parse(line, _LOADER))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, UnicodeError):
         return False
     return len(events) == 2 or any(
         isinstance(event, yaml.CollectionStartEvent) or (isinstance(event, yaml.DocumentStartEvent) and event.explicit)
@@ -67,6 +67,6 @@ def _find_broken_line(text: str) -> int | None:
             pass
     except yaml.MarkedYAMLError as error:
         return 0 if error.problem_mark is None else int(error.problem_mark.line)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, UnicodeError):
         return 0
     return None

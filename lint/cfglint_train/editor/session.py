@@ -18,6 +18,7 @@ from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, TypeVar
 from cfglint_train.frameworks.lens import Config
+from cfglint_train.records import Finding
 from cfglint_train.reports.addresses import choose_rule_pages
 from cfglint_train.reports.style import Style
 from cfglint_train.repository import files
@@ -141,6 +142,20 @@ class Session:
         if path not in self._checks:
             self._checks[path] = self._lint(path, self.texts)
         return self._checks[path]
+
+    def list_findings(self) -> list[tuple[Check, Finding]]:
+        """Return the findings of all checks, each once: a companion has those of the runs that name it.
+
+        Equal findings at one place differ in their related places; the one with the most counts.
+        """
+        listed: dict[tuple[object, ...], tuple[Check, Finding]] = {}
+        for check in self._checks.values():
+            for finding in check.result.findings:
+                identity = finding.path, finding.code, finding.line, finding.column, finding.message
+                former = listed.get(identity)
+                if former is None or len(finding.related) > len(former[1].related):
+                    listed[identity] = check, finding
+        return list(listed.values())
 
     def check_mended(self, path: str) -> Check:
         """Return the check of an open document; if its text does not parse, without the lines that break it.

@@ -93,9 +93,12 @@ def explain_not_estimated(run: Run) -> NotEstimated | None:
             suffix = f" and {len(file.similar) - _MAX_NAMED} more" if len(file.similar) > _MAX_NAMED else ""
             message = f"this run needs `{file.path}`, which may be any of {len(file.similar)} files: {names}{suffix}"
             return NotEstimated(message, place, "name it by its path in the repository")
-        if file.is_yaml_refused:
+        if file.problem == "YAML":
             message = f"this run needs `{file.path}` in JSON, but the file is YAML"
             return NotEstimated(message, place, "write it as JSON")
+        if file.problem == "unreadable":
+            message = f"this run needs `{file.path}`, which cannot be read"
+            return NotEstimated(message, place, "correct the syntax of the file")
         message = f"this run needs `{file.path}`, which was not found"
         return NotEstimated(message, place, "commit the file, or name it by its path in the repository")
     if MODEL in missing:

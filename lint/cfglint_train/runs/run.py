@@ -12,7 +12,7 @@ from math import prod
 
 from cfglint_train.documents.document import Change, Document, Route
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework, Job
 from cfglint_train.frameworks.lens import Config, Lens, format_route
@@ -69,8 +69,8 @@ class Unresolved(Frozen):
     """Place where the file is named."""
     similar: tuple[str, ...] = ()
     """Files of the repository whose paths end in the same way, if there are several."""
-    is_yaml_refused: bool = False
-    """True if the file exists as YAML but its reader accepts only JSON."""
+    problem: Literal["missing", "unreadable", "YAML"] = "missing"
+    """The file does not exist, cannot be read or parsed, or is YAML although its reader accepts only JSON."""
 
 
 class CorrectedKey(Frozen):
@@ -461,7 +461,7 @@ def build_run(inputs: RunInputs) -> Run:
         conflicts.pop(field, None)
     for missing in inputs.unresolved:
         # The missing file may set sharding, so the default without any file does not apply.
-        note = f"{missing.path} is not {'JSON' if missing.is_yaml_refused else 'there'}"
+        note = f"{missing.path} is {missing.problem}"
         origin = Origin("explicit", missing.place, note, framework=missing.framework)
         for field in _SHARDING:
             if plan.get_origin(field) is None:

@@ -12,7 +12,7 @@ from cfglint_train.documents.document import MISSING, Document, Entry, Route, Sc
 from cfglint_train.forks.evidence import collect_evidence
 from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.regular_files import normalize_path
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence, LaunchedKey
 from cfglint_train.frameworks.framework import Reference
@@ -666,9 +666,9 @@ class Workspace:
                     if reference.route
                     else launcher_input and launcher_input.place
                 )
-                similar = self._find_similar_files(reference.path, owner.document.path)
-                is_refused = self._is_yaml_refused(owner, reference)
-                missing = Unresolved(reference.framework, reference.path, place, similar, is_refused)
+                problem = self._find_problem(owner, reference)
+                similar = self._find_similar_files(reference.path, owner.document.path) if problem == "missing" else ()
+                missing = Unresolved(reference.framework, reference.path, place, similar, problem)
                 unresolved.setdefault(reference.framework, missing)
         return companions, tuple(missing for name, missing in unresolved.items() if name not in companions)
 
@@ -703,12 +703,13 @@ class Workspace:
         document = None if path is None else read_document(path)
         return None if document is None else self._build_companion(owner, reference, document, (), assumption)
 
-    def _is_yaml_refused(self, owner: Config, reference: Reference) -> bool:
-        """Return whether a referenced file is YAML although its reader requires strict JSON."""
-        if "yaml" in _get_syntaxes(reference) or not frameworks.load(owner.framework).traits.strict_json:
-            return False
+    def _find_problem(self, owner: Config, reference: Reference) -> Literal["missing", "unreadable", "YAML"]:
+        """Return the reason why a referenced file has no config; some readers of JSON refuse YAML."""
         path = self.sources.find(str(reference.path), owner.document.path)
-        return path is not None and path.endswith((".yaml", ".yml"))
+        if path is None:
+            return "missing"
+        is_refused = "yaml" not in _get_syntaxes(reference) and frameworks.load(owner.framework).traits.strict_json
+        return "YAML" if is_refused and path.endswith((".yaml", ".yml")) else "unreadable"
 
     def _find_similar_files(self, stated_path: str, referring_file: str) -> tuple[str, ...]:
         paths = self.repositories.get_index(referring_file).list_by_suffix(stated_path, referring_file)

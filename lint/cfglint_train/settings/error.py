@@ -6,17 +6,33 @@ import os
 import re
 
 from cfglint_train.foundation.errors import UsageError
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.settings.files import DISK, Files
+
+if TYPE_CHECKING:
+    from cfglint_train.settings.positions import SettingPosition
+
+
+class SettingProblem(Frozen):
+    """A problem at a position of a settings file."""
+
+    path: str
+    line: int
+    column: int
+    message: str
 
 
 class SettingsError(UsageError):
     """An error in the settings. The message names the file and, if it is known, the line and column."""
 
-    def __init__(self, message: str, frame: tuple[str, ...] = ()) -> None:
-        """Keep the lines of text that show the error."""
+    def __init__(self, message: str, frame: tuple[str, ...] = (), problem: SettingProblem | None = None) -> None:
+        """Keep the lines of text that show the error, and its parts."""
         super().__init__(message)
         self.frame = frame
         """The line with the error and a marker line below it; empty if the position is unknown."""
+        self.problem = problem
+        """The parts of the message, or None if the position is unknown."""
 
 
 def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
@@ -26,8 +42,7 @@ def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
         return SettingsError(f"{format_path(path)}: {message}")
     from cfglint_train.settings import positions
 
-    place = positions.build_position(text, int(match[2]), int(match[3]))
-    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {match[1]}", place.frame)
+    return _build_placed_error(path, match[1], positions.build_position(text, int(match[2]), int(match[3])))
 
 
 def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
@@ -42,7 +57,12 @@ def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) 
         place = positions.find_key(text, key)
     if place is None:
         return SettingsError(f"{format_path(path)}: {problem}")
-    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {problem}", place.frame)
+    return _build_placed_error(path, problem, place)
+
+
+def _build_placed_error(path: str, message: str, place: SettingPosition) -> SettingsError:
+    problem = SettingProblem(path, place.line, place.column, message)
+    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {message}", place.frame, problem)
 
 
 def format_path(path: str) -> str:

@@ -47,7 +47,7 @@ def check(run: Run) -> Iterator[Report]:
                 message = f"{problem.message}: {run.framework.title} reads this file with `json.load` and stops"
                 yield Report(message, Place(companion.document, problem.span))
     for unresolved in run.inputs.unresolved:
-        if unresolved.is_yaml_refused:
+        if unresolved.problem == "YAML":
             yield Report(
                 f"`{unresolved.path}` is YAML: {run.framework.title} reads this file with `json.load` and stops",
                 unresolved.place or run.main.find_top(),
