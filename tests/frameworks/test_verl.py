@@ -14,9 +14,10 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Unknown
 from cfglint_train.frameworks.verl import names
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
+from cfglint_train.judging import dispatch
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import build_options, fix, lint, list_runs, read_contents
+from tests.support.linting import build_options, change_directory, fix, lint, list_runs, read_contents
 
 WORDS = REPOSITORY / "tests" / "oracles" / "hydra_words.json.xz"
 """Random words with the type and the value that hydra-core 1.3.2 gives them, or null if it refuses them.
@@ -282,6 +283,24 @@ def test_a_yaml_file_is_the_run_of_the_command_that_composes_it(command, expecte
     assert [finding.path for finding in findings] == expected
 
 
+@for_each(("options", "file", "expected"), [
+    ("--config-name=mine", "verl/trainer/config/mine.yaml", ("verl/trainer/config/mine.yaml", "BAT002")),
+    ('--config-path="$PWD/conf" --config-name=mine', "conf/mine.yaml", ("conf/mine.yaml", "BAT002")),
+    ("--config-name=mine", "conf/other.yaml", ("run.sh", "CHK004")),
+    ("--config-name=ppo_megatron_trainer trainer.val_only=True", "conf/other.yaml", ()),
+])  # fmt: skip
+def test_a_script_alone_leads_to_the_file_that_it_composes(options, file, expected, tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(f"# cfglint: verl=0.7.1\n{YAML}")
+    (tmp_path / "run.sh").write_text(f"python3 -m verl.trainer.main_ppo {options}\n")
+    lint_options = build_options(select=["BAT002", "CHK004"])
+    with change_directory(tmp_path):
+        workspace = dispatch.open_workspace(lint_options)
+        findings = dispatch.lint(workspace, workspace.collect(["run.sh"]), lint_options).findings
+    assert [(Path(finding.path).as_posix(), finding.code) for finding in findings] == ([expected] if expected else [])
+
+
 def test_records_of_hydra_are_no_runs(tmp_path):
     (tmp_path / "outputs" / ".hydra").mkdir(parents=True)
     (tmp_path / "outputs" / ".hydra" / "config.yaml").write_text(YAML)
@@ -324,6 +343,14 @@ def test_keys_of_a_recipe_are_its_own(tmp_path):
     assert list_messages(tmp_path, "KEY", "BAT002") == []
     (run,) = list_runs(tmp_path)
     assert run.estimate.has_step
+
+
+@for_each(("words", "certainty"), [((), "assumed"), (("trainer.save_freq=20",), "")])
+def test_a_recipe_is_only_assumed_to_save_nothing_by_default(words, certainty, tmp_path):
+    command = " ".join(("python3 -m recipe.prime.main_prime", *BASE[:-1], *words))
+    (tmp_path / "run.sh").write_text(f"# cfglint: verl=0.9.1\n{command}\n")
+    findings = lint(tmp_path, build_options(select=["CKP009"])).findings
+    assert [finding.certainty for finding in findings] == [certainty] * bool(certainty)
 
 
 @for_each(("mini", "severity"), [(256, "info"), (2048, "warning")])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
 
+from cfglint_train.documents.shell.composed import find_composed_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
@@ -83,8 +84,11 @@ def _list_candidates(script: ShellDocument, index: RepositoryIndex) -> Iterator[
 
 
 def _list_names(script: ShellDocument) -> Iterator[str]:
-    """Yield the file names at the end of the script's words; expansions are replaced by `*`."""
+    """Yield the file names at the end of the script's words, with `*` for expansions, and those that Hydra composes."""
     for invocation in script.invocations:
+        composed = find_composed_file(invocation)
+        if composed is not None:
+            yield composed.name
         for word in invocation.words:
             text = word.text if word.is_known else _EXPANSION.sub("*", word.text)
             name = text.rpartition("=")[2].rpartition("/")[2]

@@ -331,9 +331,21 @@ def collect_missing_files(
         title = _format_missing_program(document, invocation, sources, index) if framework is None else framework.title
         endings = _CONFIGURATION if framework is not None else _YAML
         word = next((word for word in invocation.words if word.is_known and endings.search(word.text)), None)
-        if title and word is not None and not index.find_by_name(os.path.basename(word.text)):
+        name = "" if word is None else word.text
+        composed = find_composed_file(invocation)
+        if framework is not None and composed is not None and _names_own_file(document, invocation, framework, index):
+            word, name = composed.word, composed.name
+        if title and word is not None and not index.find_by_name(os.path.basename(name)):
             missing.setdefault(word.text, []).append((invocation, word, title))
     return missing
+
+
+def _names_own_file(
+    document: ShellDocument, invocation: Invocation, framework: FrameworkManifest, index: RepositoryIndex
+) -> bool:
+    """Return whether a command composes a file of the repository's own, not one of the framework's package."""
+    recognised = frameworks.recognise(framework.name, document)
+    return index.is_repository and all(config.root[:1] != (invocation.number,) for config in recognised)
 
 
 def _find_framework(invocation: Invocation) -> FrameworkManifest | None:

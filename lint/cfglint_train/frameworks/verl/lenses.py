@@ -22,6 +22,7 @@ from cfglint_train.frameworks.verl.settings import (
     find_entry,
     find_origin,
     find_other_engine,
+    find_program,
     find_route,
     get_invocation,
     has_defaults,
@@ -316,6 +317,9 @@ def get_samples(config: Config) -> int | None:
 
 def _read_saving(config: Config) -> Iterator[Triple]:
     frequency, origin = read(config, PLAIN.integer, *key.SAVE_FREQUENCY), find_origin(config, *key.SAVE_FREQUENCY)
+    if origin.kind == "default" and not has_known_tree(config):
+        note = f"the tree of `{find_program(config)}` has verl's default of `{key.SAVE_FREQUENCY[0]}`"
+        origin = origin._replace(assumption=origin.assumption or note)
     if frequency is None:
         if any(config.has(*route) for route in parse_routes(*key.SAVE_FREQUENCY)):
             yield "checkpoint.strategy", None, origin
