@@ -27,6 +27,9 @@ OTHER_SENSES = {
     "lint/cfglint_train/settings/own_runs.py": {"parameters"},  # a dimension
     "lint/cfglint_train/memory/explanation.py": {"parameters"},  # a field
     "lint/cfglint_train/reports/timeline.py": {"activations", "gradients", "weights"},  # kinds of memory
+    "lint/cfglint_train/postmortem/diagnosis.py": {"gradients", "weights"},  # parts of a step
+    "lint/cfglint_train/postmortem/tensors.py": {"gradients", "weights"},
+    "lint/cfglint_train/postmortem/tracebacks.py": {"gradients", "weights"},
 }
 
 

@@ -123,6 +123,8 @@ _LEFT_OUT: frozenset[Route] = frozenset((
     ("sequence_parallel_size",),
     # A torch object, which JSON cannot express.
     ("tensor_parallel", "dtype"),
+    # OmegaConf takes any number of items, and the optimizer unpacks two.
+    ("optimizer", "betas"),
 ))  # fmt: skip
 
 

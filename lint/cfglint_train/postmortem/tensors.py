@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
+from cfglint_train.memory.components import MASTER, OPTIMIZER
 from cfglint_train.memory.logits import count_chunk_tokens, count_liger_chunk_tokens, count_scored_tokens
 from cfglint_train.memory.losses import CHUNKED_LOSSES, RECOMPUTED_LOSSES
 from cfglint_train.memory.setup import Setup
@@ -194,8 +195,8 @@ def _list_flat_tensors(setup: Setup) -> Iterator[Tensor]:
             group = count_sub_group_elements(setup)
             counts.append((group, f"{format_number(group)} elements of a sub-group"))
         for count, text in counts:
-            yield Tensor("master", ("load",), 4 * count, (text, "4 B"), 0.0, "master weights")
-            yield Tensor("optimizer", ("load", "optimizer step"), 4 * count, (text, "4 B"), 0.0, "optimizer state")
+            yield Tensor("master", ("load",), 4 * count, (text, "4 B"), 0.0, MASTER.name)
+            yield Tensor("optimizer", ("load", "optimizer step"), 4 * count, (text, "4 B"), 0.0, OPTIMIZER.name)
             for element in sorted({2.0, 4.0, formats.gradient}):
                 yield Tensor("update", ("optimizer step",), element * count, (text, f"{element:g} B"), 0.0, "temporary")
         whole = (f"{trained:,} trained elements", f"{formats.gathered:g} B")

@@ -203,7 +203,8 @@ def _list_enum_values(schema: Schema) -> list[Any]:
 def _describe_kind(kind: str, schema: Schema) -> str:
     if kind == "array" and schema.get("items"):
         inner = describe_expected(schema["items"]).replace(" or ", "/")
-        return f"a list of {_PLURALS.get(inner, inner)}"
+        number = f"{schema['minItems']} " if schema.get("minItems", 0) == schema.get("maxItems") else ""
+        return f"a list of {number}{_PLURALS.get(inner, inner)}"
     if kind == "string" and "pattern" in schema:
         return f"a string matching {schema['pattern']}"
     if kind not in ("integer", "number"):
