@@ -202,6 +202,7 @@ CANNOT = {
     ("hf_scripts", "parallel.offload_optimizer"),
     ("hf_scripts", "parallel.sharding"),
     ("hf_scripts", "sequence.length"),
+    ("hf_scripts", "sequence.packing"),
     ("hf_scripts", "sequence.padding"),
     ("llamafactory", "parallel.offload_optimizer"),
     ("llamafactory_v1", "parallel.wrapping"),

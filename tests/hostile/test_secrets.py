@@ -416,7 +416,7 @@ def linted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     lint, results = dispatch.lint, {}
 
     def lint_once(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
-        kind = getattr(options.digest, "__qualname__", None)
+        kind = options.digest
         if kind not in results:
             results[kind] = lint(workspace, paths, options)
         return results[kind]
