@@ -106,8 +106,12 @@ def describe_tight(judgements: Iterable[Judgement]) -> str:
     if not tight:
         return ""
     worst = max(tight, key=lambda judgement: judgement.high - judgement.capacity)
-    spare, shortage = worst.capacity - worst.budget.expected, worst.high - worst.capacity
-    return f"{format_gib(spare)} to spare in {worst.phase.title}, at worst {format_gib(shortage)} short"
+    return describe_margins(worst.budget.expected, worst.high, worst.capacity, worst.phase.title)
+
+
+def describe_margins(expected: int, high: int, capacity: int, title: str) -> str:
+    """Return the expected and the worst margin, from sizes in bytes, of a tight phase with this title."""
+    return f"{format_gib(capacity - expected)} to spare in {title}, at worst {format_gib(high - capacity)} short"
 
 
 def _format_judgement(judgement: Judgement) -> str:
