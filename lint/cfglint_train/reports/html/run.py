@@ -205,8 +205,7 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
         yield (
             f"<p>{_describe_peak(worst)} → {after} · "
             f"{words.format_slowdown(solution.slowdown)} · "
-            f"{describe_applicability(solution.applicability, bool(fit.assumptions))}"
-            f"{_describe_loss(fit.rungs)}</p>"
+            f"{_describe_safety(solution, fit.rungs, worst)}</p>"
         )
     elif is_misspelled and fit.expected is not None:
         yield f"<p>{_describe_peak(worst)} → <b>{format_gib(fit.expected)}</b> {render_badge(fit.verdict)}</p>"
@@ -234,10 +233,17 @@ def _describe_tight(worst: Room) -> str:
     return f", but the run is tight: {margins}"
 
 
-def _describe_loss(rungs: Sequence[Rung]) -> str:
-    """Return what the unsafe changes among the chosen ones give up, after a colon; empty if all are safe."""
+def _describe_safety(solution: Solution, rungs: Sequence[Rung], worst: Room) -> str:
+    """Return the applicability of a change, with what its unsafe parts give up.
+
+    A change without unsafe parts that makes a run fit is unsafe only because of assumptions.
+    """
     lost = dict.fromkeys(rung.gives_up for rung in rungs if rung.chosen and not rung.safe)
-    return f": {render_message(', '.join(lost))}" if lost else ""
+    if lost:
+        return f"{solution.applicability}: {render_message(', '.join(lost))}"
+    return describe_applicability(
+        solution.applicability, solution.applicability == "unsafe" and worst.expected > worst.capacity
+    )
 
 
 def render_short_change(run: PageRun) -> str:
