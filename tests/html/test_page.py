@@ -401,6 +401,8 @@ def test_a_disk_that_is_too_small_comes_first():
     assert '>of 200 GiB</td><td><span class="badge does-not-fit">' in text
     (change,) = re.findall('<section class="change">.*?</section>', text, re.DOTALL)
     assert "unsafe: older checkpoints are deleted</p>" in change
+    limits = re.findall("save_total_limit: 10 -&gt; ([0-9]+)", text)  # of the change, of its row, and of the finding
+    assert limits == ["2", "2", "2"]
     # The change leaves the GPU as it is, so that there is nothing to compare.
     assert "after the change<" not in text
 
