@@ -10,8 +10,10 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.fitting.hardware_needed import HardwareNeed
+from cfglint_train.reports import html
 from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY
+from tests.support.linting import isolate_folder
 
 CLUSTER = ("--isolated", "--gpu", "A100-80GB", "--nodes", "1", "--gpus-per-node", "8")
 TEXT = """\
@@ -267,8 +269,30 @@ def test_a_host_that_is_not_stated_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cluster", [(), CLUSTER])
 def test_a_safe_change_says_what_it_assumes(here: Path, cluster: tuple[str, ...]) -> None:
     shown = run_cfglint("fit", "--isolated", *cluster, "run.yaml", cwd=here).out
-    assert ("(safe if the assumptions hold):" in shown) is (not cluster)
+    assert ("(unsafe until the assumptions are confirmed):" in shown) is (not cluster)
     assert ("(safe):" in shown) is bool(cluster)
+
+
+@pytest.mark.parametrize(
+    ("name", "applicability", "reason"),
+    [
+        ("llamafactory-0.5b-1x1.yaml", "safe", ""),
+        ("llamafactory-70b-4x8-off.yaml", "safe", ""),
+        ("openrlhf-8b-1x8-scoring.sh", "safe", ""),
+        ("openrlhf-8b-1x8.sh", "unsafe", " until the assumptions are confirmed"),
+        ("llamafactory-8b-1x8-dpo.yaml", "unsafe", " until the assumptions are confirmed"),
+        ("axolotl-70b-1x8-host.yaml", "unsafe", ": each step waits for the host, and DeepSpeed compiles its CPU Adam"),
+    ],
+)
+def test_lint_fit_and_page_agree_on_the_safety_of_a_change(name: str, applicability: str, reason: str) -> None:
+    path = isolate_folder(REPOSITORY / "fixtures" / "fit") / name
+    options = api.Options(isolated=True)
+    result = api.lint(path, options)
+    [run] = api.fit(path, options).runs
+    assert run.solution is not None
+    fixes = [item.fix for item in result.findings if item.fix and item.fix.message.startswith(run.solution.settings)]
+    assert {fix.applicability for fix in fixes} == {run.solution.applicability} == {applicability}
+    assert f" · {applicability}{reason}</p>" in "\n".join(html.report(result.raw))
 
 
 @pytest.mark.parametrize("prefix", ["", "fsdp_"])

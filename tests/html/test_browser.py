@@ -167,6 +167,18 @@ def test_without_scripts_everything_is_shown(opened, report):
     assert opened_page.noise == []
 
 
+def test_in_print_everything_is_unfolded_and_colored(opened, report):
+    opened_page = opened(report, viewport={"width": 700, "height": 990}, java_script_enabled=True)
+    table = opened_page.page.locator("details table").first
+    legend = opened_page.page.locator(".legend li").first
+    assert not table.is_visible()
+    opened_page.page.emulate_media(media="print")
+    assert table.evaluate("item => item.checkVisibility({contentVisibilityAuto: true})")
+    assert legend.evaluate("item => getComputedStyle(item).printColorAdjust") == "exact"
+    assert opened_page.page.locator(".time thead th").first.bounding_box()["height"] > 10
+    assert opened_page.page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
 def test_the_table_of_runs_leads_to_their_details(opened):
     opened_page = opened(render_folder(FIXTURES / "cases"))
     link = opened_page.page.locator("#runs a").first

@@ -28,7 +28,7 @@ from cfglint_train.reports.html import markup
 from cfglint_train.reports.html.page import MAX_SIZE
 from cfglint_train.reports.style import Style
 from cfglint_train.whatif.grid import choose_axes
-from tests.html.pages import ATTACKS, Reader, join_lines, render_folder, render_hostile_page
+from tests.html.pages import ATTACKS, Reader, join_lines, render_file, render_folder, render_hostile_page
 from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, REMOTE_CODE
 from tests.support.corpus import CORPUS, needs_corpus
@@ -125,10 +125,13 @@ def read_body(text: str) -> str:
 
 
 def check_timeline(page: str, run: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Compare the bars of a page, row by row, with the timelines of `estimate` and of the change of `fit`."""
+    """Compare the bars of a page, row by row, with the timelines of `estimate` and of the change of `fit`.
+
+    A change that leaves the GPU as it is has no bars.
+    """
     after = (
         {}
-        if changes["solution"] is None
+        if changes["solution"] is None or changes["solution"]["timeline"] == run["timeline"]
         else {(moment["step"], moment["phase"]): moment for moment in changes["solution"]["timeline"]}
     )
     drawn = re.findall('<table class="time">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)[0].strip().split("</tr>\n")
@@ -166,6 +169,8 @@ def check_page(path: Path, *flags: str) -> None:
         sum(finding["severity"] == kind for finding in lint["findings"]) for kind in ("error", "warning", "info")
     ]
     counts += [len(finding["rests_on"]) for finding in lint["findings"]] + [1, 2, 0]
+    rooms = [run["worst"] for run in estimate["runs"] if run["worst"] and run["worst"]["verdict"] == "tight"]
+    counts += [abs(room["capacity"] - room[size]) for room in rooms for size in ("expected", "high")]  # the margins
     allowed = {spelling for value in list_values([estimate, fit, lint, counts]) for spelling in list_spellings(value)}
     shown = set(NUMBER.findall(read_body(page)))
     assert shown <= allowed, sorted(shown - allowed)
@@ -389,6 +394,50 @@ def test_a_fix_shows_only_lines_that_change_and_no_rename_of_another_finding():
     assert "; needs the fix of KEY001 too" in memory
     markdown = run_cfglint("--output-format", "markdown", ".", cwd=isolate_folder(CASES / "5-axolotl-3b")).out
     assert markdown.count("+sequence_len: ") == 1
+
+
+def test_a_disk_that_is_too_small_comes_first():
+    folder = isolate_folder(FIXTURES / "failures" / "full-disk")
+    words = ("estimate", "--isolated", "--disk", "200GiB", "--format", "html", "axolotl.yaml")
+    text = run_cfglint(*words, cwd=folder).out
+    assert '<h1 class="does-not-fit">Does not fit: saving a checkpoint 494 of 200&nbsp;GiB of disk (247&nbsp;%)' in text
+    assert text.index("<h2>Host and disk") < text.index("<h2>Memory over the run")
+    assert text.count("<h2>Host and disk") == 1
+    assert '>of 200 GiB</td><td><span class="badge does-not-fit">' in text
+    (change,) = re.findall('<section class="change">.*?</section>', text, re.DOTALL)
+    assert "unsafe: older checkpoints are deleted</p>" in change
+    limits = re.findall("save_total_limit: 10 -&gt; ([0-9]+)", text)  # of the change, of its row, and of the finding
+    assert limits == ["2", "2", "2"]
+    # The change leaves the GPU as it is, so that there is nothing to compare.
+    assert "after the change<" not in text
+
+
+def test_a_tight_run_says_how_close_it_is():
+    folder = isolate_folder(CASES / "3-openrlhf-16b" / "fixed")
+    (run,) = api.estimate(folder / "train_ppo.sh", api.Options(isolated=True)).runs
+    assert run.worst is not None
+    assert run.worst.verdict == "tight"
+    spare, short = run.worst.capacity - run.worst.expected, run.worst.high - run.worst.capacity
+    margins = f"{format_gib(spare)} to spare in the optimizer step, at worst {format_gib(short)} short"
+    sentence = f"None is needed, but the run is tight: {margins}."
+    page = render_file(folder / "train_ppo.sh")
+    assert f"<p>{sentence}</p>" in page
+    shown = run_cfglint("fit", "--isolated", "train_ppo.sh", cwd=folder).out
+    assert margins in shown
+
+
+def test_the_table_of_runs_names_no_search(tmp_path):
+    """Name the command for the eleventh run that does not fit, and say of one that fits that it needs no change."""
+    micros = [*range(200, 211), 1]
+    sources = {
+        f"{micro}.yaml": AXOLOTL.replace("micro_batch_size: 1", f"micro_batch_size: {micro}") for micro in micros
+    }
+    with change_directory(tmp_path):
+        text = join_lines(html.report(api.lint(sources=sources, options=api.Options(isolated=True)).raw))
+    rows = re.findall("<tr>(.*?)</tr>", re.findall('<section id="runs">.*?</table>', text, re.DOTALL)[0])[1:]
+    ends = [row.endswith("<td>run <code>cfglint fit</code> on it</td>") for row in rows]
+    assert ends == [False] * 10 + [True, False]
+    assert rows[-1].endswith("<td>none needed</td>")
 
 
 def test_findings_come_first_in_a_lint_and_runs_in_an_estimate(tmp_path):

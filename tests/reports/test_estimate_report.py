@@ -15,6 +15,7 @@ from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.reports import estimate
 from cfglint_train.reports.style import Style
 from tests.support.command import run_cfglint
+from tests.support.linting import FIXTURES
 
 TEXT = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -83,8 +84,22 @@ def test_bars_are_blocks_in_the_colour_of_the_verdict(here):
     full = api.estimate(here / "config.yaml", api.Options(gpu="4GB", gpus_per_node=8, nodes=1)).raw.runs
     assert any("\x1b[31m" in line for line in estimate.render_table(full, Style(color=True, blocks=True)))
     plain = "\n".join(estimate.render_table(runs))
-    assert "#" in plain
+    assert ".....  " in plain
     assert plain.isascii()
+
+
+@pytest.mark.parametrize(
+    ("disk", "bar"), [((), ""), (("--disk", "200GiB"), "##########|#############"), (("--disk", "600GiB"), "####....")]
+)
+def test_a_bar_of_the_disk_compares_with_its_capacity(here, disk, bar):
+    """Draw 494 GiB of checkpoints beside the line at 200 GiB, as a part of 600 GiB, or not at all."""
+    text = (FIXTURES / "failures" / "full-disk" / "axolotl.yaml").read_text().replace(" disk=500GB", "")
+    (here / "disk.yaml").write_text(text)
+    lines = run_cfglint("estimate", *disk, "disk.yaml", cwd=here, environment={"COLUMNS": "80"}).lines
+    place = next(number for number, line in enumerate(lines) if line.startswith("  disk"))
+    shown = lines[place + 1].split("494 GiB")[0].removeprefix("    save").strip()
+    assert shown.endswith(bar)
+    assert bool(shown) is bool(disk)
 
 
 @pytest.mark.parametrize(("encoding", "blocks"), [("utf-8", True), ("ascii", False), ("latin-1", False)])

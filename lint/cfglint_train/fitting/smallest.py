@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from math import inf
@@ -29,9 +29,11 @@ from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.memory.booking import find_booking_margin
 from cfglint_train.memory.budget import STEP_PHASES, Budget, Phase, Resource
 from cfglint_train.memory.calibration import load_table
+from cfglint_train.memory.plan_reader import MODEL
+from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.names import Field
-from cfglint_train.runs.assumptions import find_assumptions
-from cfglint_train.runs.run import Run
+from cfglint_train.runs.assumptions import find_assumptions, find_fact_assumptions, find_mildest_facts
+from cfglint_train.runs.run import GPU, Run
 
 RoomByPhase = Mapping[tuple[str, Resource], float]
 """Bytes that a phase may use, by phase and place."""
@@ -234,6 +236,21 @@ class Solution(Frozen):
         return "safe" if tier <= SAFE else "unsafe"
 
     @property
+    def rests_on_guesses(self) -> bool:
+        """True if the change is safe, but only for assumed facts, so that `--fix` does not make it.
+
+        Decides for a run what `judging/certainty.py` decides for the fix of a finding.
+        """
+        if self.applicability != "safe":
+            return False
+        fix, run = self.fix, self.run
+        assumptions = find_fact_assumptions(run, run.estimate.fields, GPU, MODEL)
+        lacking = [item.resource for item in (self.before, *places.list_lacking(run)) if places.is_lacking_room(item)]
+        if lacking and not fix.uses_estimate:
+            assumptions = _list_refuting(run, assumptions, lacking)
+        return not {assumption.fact for assumption in assumptions} <= fix.tolerated_assumptions
+
+    @property
     def settings(self) -> tuple[str, ...]:
         """Changed settings as text, such as `micro_batch_size: 16 -> 2`."""
         return words.format_settings(self.run, self.changes)
@@ -264,6 +281,24 @@ class Solution(Frozen):
         switches = not any(field.startswith(("batch.", "sequence.")) for field in self.changes)
         despite: frozenset[str] = frozenset(("sequence.length",)) if switches else frozenset()
         return Fix(self.applicability, message, self.changes, tolerated_assumptions=despite, uses_estimate=not switches)
+
+
+def _list_refuting(run: Run, assumptions: Sequence[Assumption], lacking: Sequence[Resource]) -> tuple[Assumption, ...]:
+    """Return the assumptions with whose other values the run has room, each alone or else all together.
+
+    An assumption without known other values always counts.
+    """
+    facts = find_mildest_facts(assumptions, lacking)
+    milder = tuple(assumption for assumption in assumptions if assumption.fact in facts)
+    alone = tuple(
+        assumption
+        for assumption in milder
+        if any(places.has_room(run.build_scenario({assumption.fact: other})) for other in assumption.others)
+    )
+    unbounded = tuple(assumption for assumption in assumptions if not assumption.others)
+    if alone or not facts or not places.has_room(run.build_scenario(facts)):
+        return (*unbounded, *alone)
+    return (*unbounded, *milder)
 
 
 def find_smallest(run: Run) -> Solution | None:

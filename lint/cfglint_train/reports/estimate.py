@@ -176,7 +176,7 @@ def _render_resource(run: Run | StatedPlan, resource: str, name: str, style: Sty
     top = max(capacity or 0, *(sizes.expected for _, sizes, _, _ in rows))
     for (name, sizes, verdict, kinds), span in zip(rows, spans):
         bar = ""
-        if room >= _MIN_BAR:
+        if room >= _MIN_BAR and (kinds or capacity is not None):  # without both, a bar compares with nothing
             bar = _draw_bar(sizes.expected, kinds, capacity, top, room, style) + " "
         line = f"    {escape_text(name):<{margin}}{bar}{format_gib(sizes.expected):>10}{span}"
         if verdict and room < -1:
@@ -246,13 +246,10 @@ def _describe_booking(run: Run | StatedPlan, phases: Sequence[Phase]) -> str:
 def _draw_bar(size: int, kinds: Mapping[str, int], capacity: int | None, top: int, width: int, style: Style) -> str:
     """Return a bar of a character per column: of each kind in its color or letter, with a line at the capacity."""
     full, empty, line = ("\u2588", "\u2591", "\u2502") if style.blocks else ("#", ".", "|")
-    if not kinds:
-        filled = round(width * size / top) if top else 0
-        return style.paint(full * filled + empty * (width - filled), "36")
     cells = [(empty, "")] * width
-    for kind, start, count in timeline.divide_bar(kinds, top, width):
-        row = timeline.KINDS[kind]
-        cell = (full, f"38;5;{row.code}") if style.color else (row.letter, "")
+    for kind, start, count in timeline.divide_bar(kinds or {"": size}, top, width):
+        row = timeline.KINDS.get(kind)
+        cell = (full, "36") if row is None else (full, f"38;5;{row.code}") if style.color else (row.letter, "")
         cells[start : start + count] = [cell] * count
     if capacity is not None and capacity < top:
         cells[min(width - 1, round(width * capacity / top))] = (line, "")

@@ -14,7 +14,6 @@ from cfglint_train.fitting.smallest import Solution
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
-from cfglint_train.plan.certainty import RELEASE
 from cfglint_train.records import RunFit
 from cfglint_train.reports import answer, estimate, timeline
 from cfglint_train.reports.cost import build_cost, format_cost
@@ -79,11 +78,7 @@ def render_change(alternatives: Alternatives) -> Iterator[str]:
     assert alternatives.judgement is not None
     judgement, solution = alternatives.judgement, alternatives.solution
     if solution is not None:
-        # As with --fix, an assumed release is not counted as an assumption: the change has the same effect in every
-        # release in which the run does not fit.
-        assumptions = estimate.list_assumptions(alternatives.run)
-        has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
-        yield from _render_solution(solution, has_assumptions)
+        yield from _render_solution(solution)
     elif not alternatives.lacks_room:
         yield _describe_no_change(judgement, *alternatives.host_and_disk)
         if any(item.is_safe and item.verdict == "fits" != judgement.verdict for item in alternatives.alternatives):
@@ -106,8 +101,12 @@ def describe_tight(judgements: Iterable[Judgement]) -> str:
     if not tight:
         return ""
     worst = max(tight, key=lambda judgement: judgement.high - judgement.capacity)
-    spare, shortage = worst.capacity - worst.budget.expected, worst.high - worst.capacity
-    return f"{format_gib(spare)} to spare in {worst.phase.title}, at worst {format_gib(shortage)} short"
+    return describe_margins(worst.budget.expected, worst.high, worst.capacity, worst.phase.title)
+
+
+def describe_margins(expected: int, high: int, capacity: int, title: str) -> str:
+    """Return the expected and the worst margin, from sizes in bytes, of a tight phase with this title."""
+    return f"{format_gib(capacity - expected)} to spare in {title}, at worst {format_gib(high - capacity)} short"
 
 
 def _format_judgement(judgement: Judgement) -> str:
@@ -159,13 +158,13 @@ def _format_effect(alternative: Alternative, verdict_width: int) -> str:
 _RESOURCE_LABELS: Final[dict[Resource, str]] = {"gpu": "", "host": "on the host, ", "disk": "on disk, "}
 
 
-def describe_applicability(applicability: Applicability, has_assumptions: bool) -> str:
-    """Return the applicability of a change in words; that of a run with assumptions depends on them."""
-    return "safe if the assumptions hold" if has_assumptions and applicability == "safe" else applicability
+def describe_applicability(applicability: Applicability, rests_on_guesses: bool) -> str:
+    """Return the applicability of a change in words; `rests_on_guesses`: only assumptions keep it from being safe."""
+    return "unsafe until the assumptions are confirmed" if rests_on_guesses else applicability
 
 
-def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]:
-    applicability = describe_applicability(solution.applicability, has_assumptions)
+def _render_solution(solution: Solution) -> Iterator[str]:
+    applicability = describe_applicability(solution.applicability, solution.rests_on_guesses)
     title, margins = "smallest change that fits", describe_tight(solution.outcomes)
     if not solution.is_enough:
         title = "change with the lowest peak, which does not fit"
@@ -237,7 +236,7 @@ def _build_rung(alternative: Alternative) -> records.Rung:
 
 def _build_solution(solution: Solution) -> records.Solution:
     return records.Solution(
-        applicability=solution.applicability,
+        applicability="unsafe" if solution.rests_on_guesses else solution.applicability,
         settings=tuple(map(escape_data, solution.settings)),
         files=tuple(map(escape_data, solution.files)),
         expected=solution.after.budget.expected,

@@ -180,13 +180,16 @@ def _render_overview(runs: Sequence[PageRun], detailed: int) -> Iterator[str]:
             continue
         phase = Phase(worst.phase, "").title.removeprefix("the ")
         place = "" if worst.place == "gpu" else f", {worst.place}"
+        change = render_short_change(run) or ("none needed" if worst.verdict in ("fits", "tight") else "")
+        if number >= MAX_DETAILED and worst.verdict != "fits":
+            change = "run <code>cfglint fit</code> on it"
         size = f"{format_gib(worst.expected)} of {format_gib(worst.capacity)} <small>{worst.percent:,} %</small>"
         rows.append(
             (
                 link,
                 render_badge(worst.verdict),
                 f'<span class="n">{size}</span><br>{phase}{place}',
-                render_short_change(run) if number < MAX_DETAILED or worst.verdict == "fits" else "not searched",
+                change,
             )
         )
     yield '<section id="runs">'

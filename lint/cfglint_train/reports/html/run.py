@@ -15,7 +15,7 @@ from cfglint_train.memory.budget import VERDICTS, Phase, Resource, Verdict
 from cfglint_train.records import Room, RunEstimate, RunFit, Rung, Solution
 from cfglint_train.reports.answer import RESOURCE_NAMES
 from cfglint_train.reports.estimate import MEANT, build_estimate
-from cfglint_train.reports.fit import build_fit, describe_applicability
+from cfglint_train.reports.fit import build_fit, describe_applicability, describe_margins
 from cfglint_train.reports.html.grid import render_grid
 from cfglint_train.reports.html.markup import (
     escape_html,
@@ -127,7 +127,8 @@ def describe_run(estimate: RunEstimate) -> str:
 def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[str]:
     """Render the parts of a run below its headline; `level` is that of the headings.
 
-    Unless `is_full`, the folded numbers are left out, and so are the host and the disk if they have room.
+    The host and the disk come first if they decide the verdict. Unless `is_full`, the folded numbers are left out, and
+    so are the host and the disk if they have room.
     """
     estimate, subject = run.estimate, escape_html(run.estimate.path)
     heading = f"h{level}"
@@ -139,13 +140,17 @@ def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[s
     yield from _render_change(run, heading)
     capacity = next((phase.gpu.capacity for phase in estimate.phases if phase.gpu is not None), None)
     after = run.fit.solution.timeline if run.fit is not None and run.fit.solution is not None else ()
+    after = () if after == estimate.timeline else after
+    is_elsewhere = estimate.worst is not None and estimate.worst.place != "gpu"
+    if is_elsewhere:
+        yield from _render_other_places(estimate, heading, subject)
     if estimate.timeline:
         yield f"<section><{heading}>Memory over the run</{heading}>"
         yield render_timeline(estimate.timeline, after, capacity, subject if is_full else None)
         if is_full:
             yield from _render_components(estimate, subject)
         yield "</section>"
-    if is_full or (estimate.worst is not None and estimate.worst.place != "gpu"):
+    if is_full and not is_elsewhere:
         yield from _render_other_places(estimate, heading, subject)
     if run.fit is not None and run.fit.rungs:
         yield f"<section><{heading}>What each change would do</{heading}>"
@@ -200,7 +205,7 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
         yield (
             f"<p>{_describe_peak(worst)} → {after} · "
             f"{words.format_slowdown(solution.slowdown)} · "
-            f"{describe_applicability(solution.applicability, bool(fit.assumptions))}</p>"
+            f"{_describe_safety(solution, fit.rungs, worst)}</p>"
         )
     elif is_misspelled and fit.expected is not None:
         yield f"<p>{_describe_peak(worst)} → <b>{format_gib(fit.expected)}</b> {render_badge(fit.verdict)}</p>"
@@ -209,10 +214,36 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
     elif solution is not None and solution.files:
         yield f'<p>Write it: <code class="copy">cfglint fit --write {escape_html(run.estimate.path)}</code></p>'
     elif not settings:
-        yield "<p>None is needed.</p>"
+        yield f"<p>None is needed{_describe_tight(worst)}.</p>"
+        if any(rung.safe and rung.verdict == "fits" != worst.verdict for rung in fit.rungs):
+            yield (
+                '<p>A slower change makes it fit: <code class="copy">cfglint fit --goal throughput '
+                f"{escape_html(run.estimate.path)}</code></p>"
+            )
     if fit.offload is not None:
         yield f"<p>{render_message(fit.offload)}</p>"
     yield "</section>"
+
+
+def _describe_tight(worst: Room) -> str:
+    """Return how close to its limits a tight run is, or an empty string if the run fits."""
+    if worst.verdict != "tight":
+        return ""
+    margins = describe_margins(worst.expected, worst.high, worst.capacity, Phase(worst.phase, "").title)
+    return f", but the run is tight: {margins}"
+
+
+def _describe_safety(solution: Solution, rungs: Sequence[Rung], worst: Room) -> str:
+    """Return the applicability of a change, with what its unsafe parts give up.
+
+    A change without unsafe parts that makes a run fit is unsafe only because of assumptions.
+    """
+    lost = dict.fromkeys(rung.gives_up for rung in rungs if rung.chosen and not rung.safe)
+    if lost:
+        return f"{solution.applicability}: {render_message(', '.join(lost))}"
+    return describe_applicability(
+        solution.applicability, solution.applicability == "unsafe" and worst.expected > worst.capacity
+    )
 
 
 def render_short_change(run: PageRun) -> str:
@@ -271,7 +302,7 @@ def _render_other_places(estimate: RunEstimate, heading: str, subject: str) -> I
             f"{place}, {escape_html(phase.name)}",
             format_gib(budget.expected),
             format_span(budget.low, budget.high),
-            "not stated" if budget.capacity is None else format_gib(budget.capacity),
+            "none stated" if budget.capacity is None else f"of {format_gib(budget.capacity)}",
             render_badge(budget.verdict),
         )
         for place, budgets in (
