@@ -53,7 +53,7 @@ _SAMPLING: Final = (
     "bad_words", "ignore_eos", "min_tokens", "detokenize", "skip_special_tokens", "spaces_between_special_tokens",
     "include_stop_str_in_output", "logit_bias", "allowed_token_ids",
 )  # fmt: skip
-"""Keys of the rollout that its worker passes on because vLLM has them (vLLM 00388f6 sampling_params.py: SamplingParams)."""
+"""Keys of the rollout that go to vLLM because its `SamplingParams` has them (vLLM 00388f6 sampling_params.py)."""
 _WORKER: Final = compile_on_use(r"(?m)^class (\w+Worker)\b")
 _WORKER_SECTIONS: Final = {"CriticWorker": "critic", "RewardModelWorker": "reward_model"}
 """Classes of `verl/workers/*_workers.py` that receive one mapping as `config` (trainer/ppo/ray_trainer.py)."""
