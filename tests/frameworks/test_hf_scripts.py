@@ -489,6 +489,20 @@ def test_the_keys_of_a_trainer_that_unsloth_patches_are_checked(tmp_path: Path) 
     assert (result.skipped, result.runs) == ((), ())
 
 
+def test_requirements_of_several_environments_are_no_fresh_installation(tmp_path: Path) -> None:
+    """Report a removed argument only if no other requirement file contradicts the newest release."""
+    (tmp_path / "sft.py").write_text(
+        'from trl import SFTConfig, SFTTrainer\n\nconfig = SFTConfig("out", warmup_ratio=0.1)\n'
+        'SFTTrainer("Qwen/Qwen3-8B", args=config, train_dataset=data).train()\n'
+    )
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text("trl\ntransformers\n")
+    assert "REL002" in [item.code for item in lint(tmp_path).findings]
+    (tmp_path / "requirements-trl.txt").write_text("transformers==5.5.4\n")
+    (tmp_path / "requirements-eval.txt").write_text("transformers>=4.55.2,<5\n")
+    assert "REL002" not in [item.code for item in lint(tmp_path).findings]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "requirements"),
     [

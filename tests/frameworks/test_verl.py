@@ -147,6 +147,26 @@ def test_defaults_of_variables_leave_words_out(is_added, word, field, expected, 
     assert "`$D` is" in run.resolved_plan.get_origin(field).assumption
 
 
+@for_each(("text", "expected"), [
+    ("OUT=${OUT:-~/runs/a}\n", []),
+    ("OUT=~/runs/a\n", []),
+    ("OUT='runs/~a'\n", ["Hydra cannot read the value of `trainer.default_local_dir`: it is refused"]),
+])  # fmt: skip
+def test_bash_expands_the_home_folder_of_a_variable(text, expected, tmp_path):
+    file = write_command(tmp_path, 'trainer.default_local_dir="$OUT"')
+    file.write_text(text + file.read_text())
+    assert list_messages(tmp_path, "KEY006") == expected
+
+
+@for_each(("words", "expected"), [("trainer.nnodes=1 $@", None), ("$1 trainer.nnodes=1", 2)])
+def test_a_command_of_settings_does_not_start_another_file(words, expected, tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run.yaml").write_text(YAML)
+    (tmp_path / "run.sh").write_text(f"CUDA_VISIBLE_DEVICES=0,1 python3 -m verl.trainer.main_ppo {words}\n")
+    [run] = [run for run in list_runs(tmp_path) if run.main.document.syntax == "yaml"]
+    assert run.plan.launch.visible_gpus == expected
+
+
 @for_each(("words", "expected"), [
     (("trainer.save_freq=4",), 4),
     (("trainer.save_freq=4", "'~trainer.save_freq'"), None),

@@ -118,7 +118,7 @@ DELETED = (
     "trainer.val_generations_to_log_to_wandb",
 )
 """Settings to delete: absent ones, and those that neither the validation nor an interpolation reads."""
-LATER = ("does not divide", "data-parallel ranks", "sequence", "sample", "engine", "GPUs")
+LATER = ("does not divide", "data-parallel ranks", "rank's share", "sequence", "sample", "engine", "GPUs")
 """Words of messages about what stops a run after the validation, which the judge does not see."""
 
 

@@ -805,6 +805,8 @@ VERL = {
           - _self_
         data: {size: 1024, kwargs: {}}
         reward_model: {enable: false}
+        critic: {rate: 1}
+        actor_rollout_ref: {rollout: {length: 1}}
         turbo_config: {plan: {size: 1}}
         trainer:
           nnodes: 1
@@ -848,8 +850,19 @@ VERL = {
         def fit(self):
             reward_config = self.config.reward_model if self.trains else self.config.data
             mode, nodes = self.config.get("mode", "none"), self.config.trainer.nodes
+            second_config = deepcopy(self.config.actor_rollout_ref)
+            second_config.rollout.length = second_config.rollout.get("second_length", 1)
             return mode, nodes, reward_config.get("examined", 0), self.config.unread
     """,
+    "verl/workers/fsdp_workers.py": """
+        class CriticWorker(Worker):
+            def score(self):
+                return self.config.get("rating")
+        class RewardModelWorker(Worker):
+            def score(self):
+                return self.config.format_text
+    """,
+    "verl/workers/rollout/engine.py": "passed = [key for key in config if hasattr(SamplingParams(), key)]\n",
     "verl/workers/reward_manager/own.py": "def __init__(self, config):\n    self.factor = config.own.get('factor')\n",
 }
 
@@ -873,7 +886,14 @@ def test_verl_trees_are_composed_and_dataclasses_add_their_fields() -> None:
     assert trainer.keys["per_gpu"].schema["x-interpolation"] == "${oc.select:data.size,1}"
     assert trainer.keys["validate"].schema == {"x-absent": True, "x-unchecked": True}
     assert all("x-absent" in table.definitions["data"].keys[key].schema for key in ("more", "seed", "order"))
-    assert set(table.definitions["reward_model"].keys) == {"enable", "own", "examined"}
+    assert set(table.definitions["reward_model"].keys) == {"enable", "own", "examined", "format_text"}
+    assert set(table.definitions["critic"].keys) == {"rate", "rating"}
+    rollout = table.definitions["actor_rollout_ref.rollout"].keys
+    assert (
+        rollout["second_length"].schema
+        == rollout["repetition_penalty"].schema
+        == {"x-absent": True, "x-unchecked": True}
+    )
     assert root.keys["mode"].schema == {"x-absent": True, "x-unchecked": True}
     assert "unread" not in root.keys
     assert table.definitions["turbo_config.plan"].unknown == "kept"

@@ -75,7 +75,7 @@ def expect(vocabulary: Vocabulary, release: str, operator: str, route: Route, ha
     known = is_in_tree(vocabulary.find_fact(route, release))
     if (operator == "" and not known) or (operator == "~" and not (known and has_value)):
         return "refused"
-    if operator == "+" and known and has_value:
+    if operator == "+" and has_value:  # known, or below an interpolation of a whole mapping
         return "refused"
     if known or not ".".join(route).startswith(BUILT):
         return "accepted"

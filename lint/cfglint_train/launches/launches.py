@@ -131,10 +131,15 @@ def _get_leading_words(invocation: Invocation, trailing: tuple[Word, ...]) -> tu
 
 
 def find_argument_launches(document: ShellDocument, config: Config, framework: Framework) -> list[Launch]:
-    """Return the launches in which a script passes its own argument (`$1`) to a framework's program as its file."""
-    launches = []
+    """Return the launches in which a script passes its own argument (`$1`) to a framework's program as its file.
+
+    A command that begins with a setting (`trainer.nnodes=1`) is a configuration itself.
+    """
+    launches, no_settings = [], ("-", *list_config_words())
     assignments = dict(_ASSIGNMENT.findall(document.source.decode("utf-8", "replace")))
     for invocation in document.invocations:
+        if any("=" in word.text and not word.text.startswith(no_settings) for word in invocation.arguments[:1]):
+            continue
         if any(re.fullmatch(pattern, invocation.program) for pattern in framework.manifest.program_patterns):
             file = next((word for word in invocation.arguments[:2] if not word.is_known), None)
             if file is not None and _is_argument(document, file, assignments):

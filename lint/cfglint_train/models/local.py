@@ -53,7 +53,7 @@ def find_local_model(
     if entry is not None:
         architecture = entry.architecture
         if entry.kind == "name" and is_folder(name):
-            architecture = architecture._replace(folder=name)
+            architecture = architecture._replace(folder=name, context=None)  # which owners of a copy often raise
         return _override(architecture, changes)
     return find_cached_model(name, revision, changes, environment)
 

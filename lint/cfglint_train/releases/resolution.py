@@ -55,6 +55,7 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
             document,
             root,
             statements.launched_keys,
+            statements.describe_conflict(companion_package),
         )
     for package in releases.by_package:
         if package not in (framework_package, framework.name) and not releases.is_stated(package):
@@ -225,11 +226,13 @@ def _resolve_keyed_package(
     document: Document,
     root: Route,
     launched: tuple[LaunchedKey, ...],
+    conflict: str,
 ) -> None:
     """Lower the release of a package that also determines keys (transformers) until it accepts the keys in use.
 
     `fresh_release`: the release that is installed with the framework's release of a fresh installation. If it rejects
-    keys that the lower release accepts, `releases.fresh_releases` receives it.
+    keys that the lower release accepts, `releases.fresh_releases` receives it. With a `conflict`, as of requirements of
+    several environments, no installation is known.
     """
     current = releases.by_package.get(package)
     if current is None or current.origin.kind == "user" or framework.keys is None:
@@ -240,8 +243,8 @@ def _resolve_keyed_package(
         if fitting is None:
             return
         note = f"the newest that accepts all of its keys ({_format_refused(hint)}; state {package}=RELEASE)"
-        releases.by_package[package] = Release(fitting, Origin("inferred", note=note))
-    if (
+        releases.by_package[package] = Release(fitting, Origin("assumed" if conflict else "inferred", note=note))
+    if not conflict and (
         hint is not None
         if fresh_release == current.version
         else framework.keys.infer_release(document, root, fresh_release, package, launched) is not None

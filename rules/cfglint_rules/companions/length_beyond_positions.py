@@ -26,6 +26,7 @@ The rule is silent for:
 - runs with `rope_scaling`
 - models without absolute positions (ALiBi, relative positions, recurrent layers)
 - packed samples, because the positions start again with each sample
+- models that only the name of a folder identifies: the copy's `config.json` may state more positions
 
 If data is not packed, the length is only an upper limit. Ignore the rule if all samples fit the positions.
 

@@ -31,20 +31,32 @@ _READ: Final = compile_on_use(
     r"""|\b((?:config|cfg)(?:\.\w+)*)\.(\w+)\b(?!\s*\()"""
 )
 """Reads of a key that the tree may lack: its mapping, from the variable, and the key; for `in`, the reverse."""
-_ALIAS: Final = compile_on_use(r"\b(\w+_(?:config|cfg))\s*=\s*(?:self\.)?(?:config|cfg)\.((?:\w+\.)*\w+)(?![\w.(\[])")
-"""Assignments that give a mapping of the whole tree to a variable."""
+_ALIAS: Final = compile_on_use(
+    r"\b(\w+_(?:config|cfg))\s*=\s*(?:(?:copy\.)?deepcopy\(\s*)?(?:self\.)?(?:config|cfg)\.((?:\w+\.)*\w+)(?![\w.(\[])"
+)
+"""Assignments that give a mapping of the whole tree, or a copy of it, to a variable."""
 _WHOLE_TREE: Final = compile_on_use(r"\b(?:config|cfg)\.(?:trainer|actor_rollout_ref)\.")
 """Text of modules whose `self.config` is the whole tree."""
 _OTHER_PROGRAMS: Final = ("main_generation.py", "main_generation_server.py", "main_eval.py")
+_ROLLOUT: Final = "actor_rollout_ref.rollout"
 _SECTIONS: Final = {
     "verl/utils/dataset/": "data",
     "verl/trainer/ppo/reward.": "custom_reward_function",
     "verl/workers/actor/": "actor_rollout_ref.actor",
     "verl/workers/critic/": "critic",
-    "verl/workers/rollout/": "actor_rollout_ref.rollout",
+    "verl/workers/rollout/": _ROLLOUT,
     "verl/workers/reward_manager/": "reward_model",
 }
 """Modules whose variable `config` is one mapping of the tree."""
+_SAMPLING: Final = (
+    "presence_penalty", "frequency_penalty", "repetition_penalty", "min_p", "seed", "stop", "stop_token_ids",
+    "bad_words", "ignore_eos", "min_tokens", "detokenize", "skip_special_tokens", "spaces_between_special_tokens",
+    "include_stop_str_in_output", "logit_bias", "allowed_token_ids",
+)  # fmt: skip
+"""Keys of the rollout that go to vLLM because its `SamplingParams` has them (vLLM 00388f6 sampling_params.py)."""
+_WORKER: Final = compile_on_use(r"(?m)^class (\w+Worker)\b")
+_WORKER_SECTIONS: Final = {"CriticWorker": "critic", "RewardModelWorker": "reward_model"}
+"""Classes of `verl/workers/*_workers.py` that receive one mapping as `config` (trainer/ppo/ray_trainer.py)."""
 _MAIN_CODE: Final = ("verl/experimental/", "verl/trainer/", "verl/utils/dataset/", "verl/workers/")
 """Code whose variables have the names of mappings (`data_config`); elsewhere, `model_config` is a model's."""
 _BUILT: Final = compile_on_use(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
@@ -200,13 +212,21 @@ def _find_read(source: Source, is_sft: bool) -> Iterator[tuple[str, str]]:
         aliases: dict[str, list[str]] = {}
         for name, place in _ALIAS.findall(text) if path.startswith(_MAIN_CODE) else ():
             aliases.setdefault(name, []).append(place)
+        workers = list(_WORKER.finditer(text)) if path.endswith("_workers.py") else []
+        if section == _ROLLOUT and "hasattr(SamplingParams()" in text:
+            yield from ((section, name) for name in _SAMPLING)
         is_whole = not section and path.startswith("verl/trainer/") and _WHOLE_TREE.search(text) is not None
         for match in _READ.finditer(text):
             mapping, key = next(pair for pair in _list_pairs(match) if pair[1])
+            while workers and workers[0].start() < match.start():
+                section = _WORKER_SECTIONS.get(workers.pop(0)[1], "")
             if is_whole and mapping == "config" and match[8] is None and text.startswith("self.", match.start() - 5):
                 yield "", key
-            for place in (*_list_places(mapping, section, path.startswith(_MAIN_CODE)), *aliases.get(mapping, ())):
+            variable, _, rest = mapping.partition(".")
+            for place in _list_places(mapping, section, path.startswith(_MAIN_CODE)):
                 yield place, key
+            for place in aliases.get(variable, ()):
+                yield f"{place}.{rest}".rstrip("."), key
             if section and re.match(r"(config|cfg)\.", mapping):
                 yield section, mapping.split(".")[1]
 

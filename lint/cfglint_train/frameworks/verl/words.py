@@ -149,8 +149,10 @@ def read_word(invocation: Invocation, index: int) -> HydraWord | None:
     assert isinstance(argument, Argument)
     if not isinstance(argument.value, str):
         return HydraWord(index, word, head, entry)
+    is_home = bool(word.names) and argument.value.startswith("~/")  # bash expands `~` where it assigns a variable
     try:
-        value, fault = parse_value(argument.value), ""
+        value, fault = parse_value(argument.value[is_home:]), ""
+        value = f"~{value}" if is_home and isinstance(value, str) else value
     except ValueError as error:
         value, fault = Unknown("a value that Hydra refuses"), "" if _PLACEHOLDER.search(word.text) else str(error)
     return HydraWord(index, word, head, Entry(entry.key, _build_node(argument, value)), fault)
