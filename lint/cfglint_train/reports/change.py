@@ -360,10 +360,10 @@ def _list_gaps(change: RunChange) -> Iterator[tuple[str, str]]:
 
 def _list_finding_changes(change: RunChange) -> Iterator[tuple[str, records.Finding]]:
     """Yield `new` or `gone` with each finding, except those that only repeat why memory was not checked."""
-    told = {f"memory not checked: {reason}" for _, reason in _list_gaps(change)}
+    reasons = {f"memory not checked: {reason}" for _, reason in _list_gaps(change)}
     for label, findings in (("new", change.new_findings), ("gone", change.gone_findings)):
         for finding in findings:
-            if finding.message not in told:
+            if finding.message not in reasons:
                 yield label, finding
 
 
