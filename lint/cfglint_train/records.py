@@ -385,6 +385,8 @@ class RunFacts:
     """Tokens per optimizer step, if every sequence has the full length."""
     sequence_length: int | None
     cost: RunCost | None
+    not_checked: str | None
+    """Reason why no peak is estimated; None if the training step is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -364,26 +364,46 @@ def test_what_would_hold_the_step_holds_the_rollout() -> None:
     assert finding.help.endswith(", and set --rollout.micro_batch_size: 1; more GPUs do not help")
 
 
+ENGINE = (
+    "# cfglint: trl=1.16.0 nodes=1 gpus-per-node=4 gpu=H100 disk={disk}\n"
+    "accelerate launch --num_processes 4 trl/scripts/grpo.py --model_name_or_path Qwen/Qwen2.5-3B-Instruct "
+    "--dataset_name trl-lib/tldr --per_device_train_batch_size 4 --max_completion_length 2048 --beta 0.04 "
+    "--use_vllm --vllm_mode colocate --vllm_gpu_memory_utilization {share} --output_dir out\n"
+)
+SHARE = "vllm_gpu_memory_utilization"
+BLAME = f"neither more nor larger GPUs help, because the engine takes a share of each (`{SHARE}`)"
+
+
 @pytest.mark.parametrize(("share", "words"), [
     ("0.3", "use a GPU with at least 126 GiB (H200); more GPUs do not help"),
-    (
-        "0.9",
-        "neither more nor larger GPUs help, because the engine takes a share of each (`vllm_gpu_memory_utilization`)",
-    ),
+    ("0.9", BLAME),
 ])  # fmt: skip
 def test_an_engine_takes_its_share_of_a_larger_gpu_too(
     share: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # this repository has fixtures with copies of TRL
-    text = (
-        "# cfglint: trl=1.16.0 nodes=1 gpus-per-node=4 gpu=H100\n"
-        "accelerate launch --num_processes 4 trl/scripts/grpo.py --model_name_or_path Qwen/Qwen2.5-3B-Instruct "
-        "--dataset_name trl-lib/tldr --per_device_train_batch_size 4 --max_completion_length 2048 --beta 0.04 "
-        f"--use_vllm --vllm_mode colocate --vllm_gpu_memory_utilization {share} --output_dir out\n"
-    )
-    [finding] = api.lint(options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": text}).findings
+    source = ENGINE.format(share=share, disk="900TB")
+    [finding] = api.lint(options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": source}).findings
     assert finding.help is not None
     assert finding.help.endswith(words)
+
+
+@pytest.mark.parametrize(("keep", "words"), [
+    ((), "use 17.2 GiB of disk, and set vllm_gpu_memory_utilization: 0.4, dtype: bfloat16; more GPUs do not help"),
+    ((SHARE,), f"{BLAME}; the run also needs 34.5 GiB of disk"),
+])  # fmt: skip
+def test_a_disk_that_prevents_a_fit_is_named(
+    keep: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blame the engine's share only if no smaller share may be set, for then a larger disk is not enough."""
+    monkeypatch.chdir(tmp_path)
+    small, large = (
+        api.fit("run.sh", api.Options(isolated=True), {"run.sh": ENGINE.format(share="0.9", disk=disk)}, keep=keep)
+        for disk in ("1GiB", "17.3GiB")
+    )
+    assert small.ladders[0].hardware_need is not None
+    assert small.ladders[0].hardware_need.description == words
+    assert bool(large.hopeless) is bool(keep)
 
 
 SCRIPT = """\

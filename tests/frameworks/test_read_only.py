@@ -59,6 +59,7 @@ MORE = {
     "before.yaml": "# cfglint: trl=0.24.0\nmodel_name_or_path: x\ndataset_name: y\npacking: true\nbf16: true\n",
     "lora.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain x --lora_rank 8 --zero_stage 2\n",
     "bits.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain x --lora_rank 8 --load_in_4bit\n",
+    "fsdp2.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=fsdp2 trainer.nnodes=1\n",
     "collects.py": COLLECTS,
     "trainer.py": TRAINER,
     "sharded.py": SHARDED,
@@ -66,6 +67,7 @@ MORE = {
 # Values of a lens's fields that only occur together and that no sample has.
 TOGETHER: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "olmo_core": ({"activations.checkpointing": "every_n", "activations.every": 2, "activations.of": 1},),
+    "verl": (dict.fromkeys(("parallel.offload_params", "parallel.offload_optimizer"), "cpu"),),
     **dict.fromkeys(("trl", "hf_scripts"), ({"activations.fused_loss": "liger", "activations.liger_layers": True},)),
 }
 

@@ -261,6 +261,34 @@ def test_values_follow_interpolations_and_the_defaults_of_the_release(tmp_path):
     assert [role.name for role in plan.model.roles or ()] == ["actor"]
 
 
+OPTIMIZER = "actor_rollout_ref.actor.optim.optimizer"
+BF16 = "actor_rollout_ref.actor.fsdp_config.model_dtype=bf16"
+
+
+@for_each(("words", "release", "expected", "state"), [
+    ((), "0.9.1", ("adamw", "foreach", False), 8),
+    ((), "0.5.0", ("adamw", "foreach", False), 8),  # fixed: no setting until 0.6.1
+    ((f"+{OPTIMIZER}=SGD", BF16), "0.5.0", ("adamw", "foreach", False), 4),
+    ((f"{OPTIMIZER}=Adam", BF16), "0.6.1", ("adam", "foreach", False), 4),
+    ((f"{OPTIMIZER}=AdamW8bit", f"{OPTIMIZER}_impl=torchao.optim"), "0.6.1", ("adamw", "torchao", False), 2.03125),
+    ((f"{OPTIMIZER}_impl=torchao.optim", f"{OPTIMIZER}=_AdamW", BF16), "0.9.1", ("adamw", "torchao", False), 4),
+    ((f"{OPTIMIZER}_impl=bitsandbytes.optim", BF16), "0.9.1", ("adamw", "bitsandbytes", False), 8),
+    ((f"{OPTIMIZER}_impl=bitsandbytes.optim", f"'{OPTIMIZER}=PagedAdamW8bit'"), "0.7.1",
+     ("adamw", "bitsandbytes", True), 2.03125),
+    ((f"{OPTIMIZER}_impl=bitsandbytes.optim", f"{OPTIMIZER}=Lion"), "0.9.1", (None, None, None), None),
+    ((f"{OPTIMIZER}_impl=$MODULE",), "0.9.1", (None, None, None), None),
+])  # fmt: skip
+def test_a_module_and_a_class_name_the_optimizer(words, release, expected, state, tmp_path):
+    write_command(tmp_path, *words, release=release)
+    (run,) = list_runs(tmp_path)
+    optimizer = run.plan.optimizer
+    assert (optimizer.name, optimizer.implementation, optimizer.paged) == expected
+    phase = run.estimate.find_phase("rollout")
+    held = [size for part, size in phase.gpu.sizes if "optimizer state" in part.name] if state else [None]
+    assert [share and share * 8 / run.architecture.parameters for share in held] == [state and pytest.approx(state)]
+    assert (state is None) == bool(run.estimate.missing)
+
+
 @for_each(("words", "expected"), [
     ((), ["actor"]),
     (("algorithm.adv_estimator=gae",), ["actor", "critic"]),

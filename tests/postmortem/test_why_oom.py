@@ -117,6 +117,12 @@ def test_a_run_that_needed_more_than_the_upper_bound_is_probably_another_one(fol
     assert document["fit"] is None
     outcome = run_cfglint("why-oom", "job.log", "sft.yaml", cwd=folder)
     assert "check whether the job ran this configuration" in outcome.lines[-2]
+    cluster = ("--gpu", "A100-80GB", "--nodes", "1", "--gpus-per-node", "1", "--release", "axolotl=0.13.1")
+    refused = run_cfglint("why-oom", "job.log", "sft.yaml", "--row", *cluster, cwd=folder)
+    assert (refused.code, refused.out) == (2, "")
+    assert "it is probably that of another run; check whether the job ran this configuration" in refused.err
+    command = ("calibrate", "record", "sft.yaml", "job.log", "--to", "rows.jsonl", *cluster)
+    assert run_cfglint(*command, cwd=folder).code == 0  # the user says that it is this run's
 
 
 def test_a_limit_of_the_job_is_its_capacity(folder):

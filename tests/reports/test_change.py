@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 
@@ -145,6 +146,41 @@ def test_the_speed_names_what_it_does_not_count() -> None:
         api.lint(sources={"a.yaml": LENGTHS.replace("size: 2", "size: 1")}, options=item) for item in (PINNED, other)
     ]
     assert api.compare(*sides).runs[0].slowdown is None
+
+
+TUNED = "model_name_or_path: Qwen/Qwen3-0.6B\nstage: sft\ndo_train: true\ndataset: alpaca\ntemplate: qwen3\n"
+
+
+@pytest.mark.parametrize(("before", "after", "changed"), [
+    ("finetuning_type: lora\nlora_rank: 16", "finetuning_type: full\nlora_rank: 64", {}),
+    ("finetuning_type: full\nlora_rank: 64", "finetuning_type: lora\nlora_rank: 16", {"method.lora_rank": (None, 16)}),
+    ("finetuning_type: full\nlora_rank: 16", "finetuning_type: lora\nlora_rank: 16", {"method.lora_rank": (None, 16)}),
+    ("finetuning_type: lora\nlora_rank: 16", "finetuning_type: lora\nlora_rank: 64", {"method.lora_rank": (16, 64)}),
+])  # fmt: skip
+def test_settings_of_an_adapter_count_only_where_one_is_trained(
+    before: str, after: str, changed: dict[str, tuple[int | None, int | None]]
+) -> None:
+    fields = compare_texts(TUNED + before, TUNED + after).fields
+    assert {item.field: (item.before, item.after) for item in fields if item.field == "method.lora_rank"} == changed
+
+
+UNKNOWN = TUNED.replace("Qwen/Qwen3-0.6B", "example/unknown")
+
+
+@pytest.mark.parametrize(("before", "after", "side"), [
+    (TUNED, UNKNOWN, "memory not checked after: "),
+    (UNKNOWN, TUNED, "memory not checked before: "),
+    (UNKNOWN, f"{UNKNOWN}cutoff_len: 512\n", "memory not checked: "),
+    (TUNED, f"{TUNED}cutoff_len: 512\n", ""),
+])  # fmt: skip
+def test_a_side_without_a_peak_says_why(before: str, after: str, side: str) -> None:
+    compared = compare_texts(before, after)
+    reasons = [facts and facts.not_checked for facts in (compared.before, compared.after)]
+    assert [reason is not None for reason in reasons] == [text.startswith(UNKNOWN) for text in (before, after)]
+    expected = [f"{side}`example/unknown` is not in the catalogue of models"] if side else []
+    for report in (change.render_text, change.render_markdown):
+        lines = [unescape(re.sub("</?code>", "`", line)) for line in report(Comparison((compared,), 0))]
+        assert [line.strip(" -") for line in lines if "not checked" in line] == expected
 
 
 def test_pins_of_other_frameworks_do_not_count(tmp_path: Path) -> None:

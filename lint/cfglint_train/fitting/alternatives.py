@@ -116,12 +116,21 @@ def list_alternatives(
         places.judge_host_and_disk(run),
         _build_alternatives(run, judgement, keep, solution),
         solution,
-        find_hardware_for_all_phases(run, keep) if is_unsolved and not places.has_room(run) else None,
+        _find_hardware(run, judgement, keep) if is_unsolved and not places.has_room(run) else None,
         advice.text if advice is not None else None,
         find_largest(run, MAXIMIZED_FIELDS[maximized]) if maximized is not None else None,
         find_largest(run, MAXIMIZED_FIELDS[maximized], places.has_room) if maximized is not None else None,
         MAXIMIZED_FIELDS[maximized] if maximized is not None else None,
     )
+
+
+def _find_hardware(run: Run, judgement: Judgement, keep: Collection[str]) -> HardwareNeed | None:
+    """Return the hardware that all phases need; only a larger host and disk if a change gives the GPUs room."""
+    if not (places.is_lacking_room(judgement) and places.list_lacking(run)):
+        return find_hardware_for_all_phases(run, keep)
+    solution = find_smallest_for(run, [phase.name for phase in run.estimate.phases], keep)
+    changes = merge_changes(solution.moves) if solution is not None and solution.is_enough else {}
+    return find_hardware_for_all_phases(run, keep, changes)
 
 
 def _is_costly(solution: Solution | None) -> bool:

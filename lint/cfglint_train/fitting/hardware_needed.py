@@ -19,6 +19,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 MAX_NODES: Final = 1024
+_NO_CHANGES: Final[Mapping[Field, Any]] = {}
 
 
 class HardwareNeed(Frozen):
@@ -33,7 +34,9 @@ class HardwareNeed(Frozen):
     gpu: str | None
     """Smallest GPU in the table on which what is booked fits; None if none is large enough."""
     settings: tuple[str, ...]
-    """Safe changes that `need` assumes, one per setting; empty if no change reduces the need."""
+    """Changes that `need` assumes, one per setting; empty if no change reduces the need. They are safe unless they give
+    the present GPUs room.
+    """
     share: str = ""
     """Key that sets the inference engine's share of the GPU, if the remaining share of every known GPU is too small."""
     lacking_places: Mapping[Resource, int] = {}
@@ -41,7 +44,7 @@ class HardwareNeed(Frozen):
     size_settings: tuple[str, ...] = ()
     """Settings that give the job the GPUs, as text, if its own options set the sizes of its groups."""
     has_gpu_room: bool = False
-    """True if the present GPUs have room, so that only the host or the disk is too small."""
+    """True if the present GPUs have room with `settings`, so that only the host or the disk is too small."""
 
     @property
     def description(self) -> str:
@@ -57,7 +60,10 @@ class HardwareNeed(Frozen):
             card = f"a GPU with at least {format_gib(self.need)} ({self.gpu or 'no known GPU is that large'})"
             ways.append(" and ".join([card, *other_needs]))
         elif not ways:
-            return f"neither more nor larger GPUs help, because the engine takes a share of each (`{self.share}`)"
+            others = "".join(f"; the run also needs {need}" for need in other_needs)
+            return (
+                f"neither more nor larger GPUs help, because the engine takes a share of each (`{self.share}`){others}"
+            )
         suffix = "" if self.nodes is not None else "; more GPUs do not help"
         condition = f", and set {', '.join(map(_strip_old_value, self.settings))}" if self.settings else ""
         return f"use {', or '.join(ways)}{condition}{suffix}"
@@ -80,9 +86,14 @@ def find_hardware_needed(run: Run) -> HardwareNeed | None:
     return None if run.is_scenario else run.compute_once(_find_step_hardware)
 
 
-def find_hardware_for_all_phases(run: Run, keep: Collection[str]) -> HardwareNeed | None:
-    """Return the hardware that all phases need, without changing the keys and fields in `keep`."""
-    return _find_for_phases(run, None, keep)
+def find_hardware_for_all_phases(
+    run: Run, keep: Collection[str], changes: Mapping[Field, Any] = _NO_CHANGES
+) -> HardwareNeed | None:
+    """Return the hardware that all phases need, without changing the keys and fields in `keep`.
+
+    `changes`: a change with which the present GPUs have room, so that only the host and the disk lack it.
+    """
+    return _find_for_phases(run, None, keep, changes)
 
 
 def find_least_changes(run: Run) -> dict[Field, Any]:
@@ -95,10 +106,12 @@ def _find_step_hardware(run: Run) -> HardwareNeed | None:
     return _find_for_phases(run, (*STEP_PHASES, ROLLOUT_PHASE))
 
 
-def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> HardwareNeed | None:
-    gpu = judge(run, "gpu", phases)
+def _find_for_phases(
+    run: Run, phases: Collection[str] | None, keep: Collection[str] = (), relief: Mapping[Field, Any] = _NO_CHANGES
+) -> HardwareNeed | None:
+    gpu = judge(run.replace_fields(relief) if relief else run, "gpu", phases)
     has_room = phases is None and gpu is not None and not places.is_lacking_room(gpu)
-    changes_and_need = ({}, _compute_need(run, {}, None)) if has_room else _find_least(run, phases, keep)
+    changes_and_need = (relief, _compute_need(run, relief, None)) if has_room else _find_least(run, phases, keep)
     if changes_and_need is None or changes_and_need[1] is None:
         return None
     changes, need = changes_and_need[0], changes_and_need[1]

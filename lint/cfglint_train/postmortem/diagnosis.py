@@ -188,7 +188,12 @@ class Comparison(Frozen):
     @property
     def is_contradicted(self) -> bool:
         """True if the run needed more than the upper bound for the whole GPU: the run was probably another one."""
-        return self.needed > _get_budget(self.phase).high
+        return self.needed > self.limit
+
+    @property
+    def limit(self) -> int:
+        """Upper bound of the phase for the whole GPU, in bytes."""
+        return _get_budget(self.phase).high
 
 
 def compare_estimate(message: Message, explanation: Explanation, run: Run) -> Comparison | None:

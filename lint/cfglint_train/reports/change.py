@@ -32,6 +32,7 @@ from cfglint_train.records import (
 )
 from cfglint_train.releases.changed_keys import list_changed_keys
 from cfglint_train.reports import json
+from cfglint_train.reports.answer import find_gap
 from cfglint_train.reports.cost import build_cost, format_cost
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
 from cfglint_train.reports.markdown import escape_cell, render_message
@@ -148,7 +149,8 @@ def _is_same(change: RunChange) -> bool:
     if before.framework != after.framework:
         return all(item.before is None or item.after is None for item in change.fields)
     has_changed = change.fields or change.releases or change.new_findings or change.gone_findings
-    return not has_changed and replace(before, path="") == replace(after, path="")
+    old, new = (replace(facts, path="", not_checked=None) for facts in (before, after))
+    return not has_changed and old == new
 
 
 def _build_findings(findings: Iterable[Finding], result: Result) -> tuple[records.Finding, ...]:
@@ -169,6 +171,7 @@ def _build_facts(run: Run, redact: Redact) -> RunFacts:
         tokens_per_step=compute_tokens_per_step(run),
         sequence_length=plan.sequence.length,
         cost=build_cost(run),
+        not_checked=None if (gap := find_gap(run)) is None else redact(gap.message),
     )
 
 
@@ -189,12 +192,18 @@ def _find_peak(run: Run, place: Resource) -> Peak | None:
 
 
 def _compare_fields(before: Run, after: Run, redact: Redact) -> Iterator[FieldChange]:
-    """Yield the fields and facts that differ; between frameworks, names of their own do not count."""
+    """Yield the fields and facts that differ; between frameworks, names of their own do not count.
+
+    Nor do settings of an adapter that are stated on a side that trains none.
+    """
     ignored = _OWN_NAMES if before.framework.name != after.framework.name else SPELLINGS
-    has_adapter = before.plan.trains_adapter or after.plan.trains_adapter
     for field in FIELDS:
         old, new = before.plan.get(field), after.plan.get(field)
-        if field not in ignored and not is_equal(old, new) and (has_adapter or not field.startswith("method.lora_")):
+        if field.startswith("method.lora_") and not (before.plan.trains_adapter and after.plan.trains_adapter):
+            if not (after.plan.trains_adapter and _is_on(_convert_value(new, redact))):
+                continue
+            old = None
+        if field not in ignored and not is_equal(old, new):
             for name, earlier, later in _split_entries(field, old, new):
                 yield FieldChange(name, _convert_value(earlier, redact), _convert_value(later, redact))
     for fact, attribute in (("gpu", "gpu"), ("host-memory", "host_bytes"), ("disk", "disk_bytes")):
@@ -331,12 +340,31 @@ def _render_run(change: RunChange, style: Style) -> Iterator[str]:
     width = max([len(name) for name, _ in rows], default=0)
     for name, value in rows:
         yield from wrap_text(f"  {name:<{width}}  ", escape_text(value), style, width + 6)
+    for label, reason in _list_gaps(change):
+        yield from wrap_text(f"  {label}: ", escape_text(reason), style, 6)
     for label, names in one_sided:
         yield from wrap_text(f"  {label}: ", escape_text(", ".join(names)), style, 6)
+    for label, finding in _list_finding_changes(change):
+        head = f"  {label} {finding.severity} {finding.code}: "
+        yield from wrap_text(head, escape_text(finding.message), style, 6)
+
+
+def _list_gaps(change: RunChange) -> Iterator[tuple[str, str]]:
+    """Yield `memory not checked` with the reason, and with the side if the other is checked or has another reason."""
+    reasons = [facts.not_checked for facts in _list_sides(change)]
+    sides = ("",) if len(set(reasons)) == 1 else (" before", " after")
+    for side, reason in zip(sides, reasons):
+        if reason is not None:
+            yield f"memory not checked{side}", reason
+
+
+def _list_finding_changes(change: RunChange) -> Iterator[tuple[str, records.Finding]]:
+    """Yield `new` or `gone` with each finding, except those that only repeat why memory was not checked."""
+    reasons = {f"memory not checked: {reason}" for _, reason in _list_gaps(change)}
     for label, findings in (("new", change.new_findings), ("gone", change.gone_findings)):
         for finding in findings:
-            head = f"  {label} {finding.severity} {finding.code}: "
-            yield from wrap_text(head, escape_text(finding.message), style, 6)
+            if finding.message not in reasons:
+                yield label, finding
 
 
 def _format_head(change: RunChange) -> tuple[str, str]:
@@ -511,9 +539,12 @@ def _render_cell(value: str) -> str:
 def _render_details(change: RunChange) -> Iterator[str]:
     fields, one_sided = _split_fields(change)
     lines = [f"{item.field.removesuffix('_')}: {_format_change(item)}" for item in fields]
+    lines += [f"{label}: {reason}" for label, reason in _list_gaps(change)]
     lines += [f"{label}: {', '.join(names)}" for label, names in one_sided]
-    for label, findings in (("new", change.new_findings), ("gone", change.gone_findings)):
-        lines += [f"{label} {finding.severity} {finding.code}: {finding.message}" for finding in findings]
+    lines += [
+        f"{label} {finding.severity} {finding.code}: {finding.message}"
+        for label, finding in _list_finding_changes(change)
+    ]
     if lines:
         title = f"{_format_cell_head(change)}: {format_count(len(lines), 'more change')}"
         yield from ("<details>", f"<summary>{title}</summary>", "")

@@ -26,10 +26,6 @@ _FIXED_VALUES: Final[tuple[tuple[Field, Any], ...]] = (
     ("precision.master", "none"),
     ("precision.autocast", True),
     ("precision.loaded", "none"),
-    ("optimizer.name", "adamw"),
-    ("optimizer.implementation", "foreach"),
-    ("optimizer.state_bits", 32),
-    ("optimizer.paged", False),
     ("activations.reentrant", False),
     ("parallel.sharding", "full_shard"),
     ("parallel.communication", "fp32"),
@@ -65,6 +61,10 @@ def _infer_precision(job: Job) -> None:
     fields: tuple[Field, ...] = ("precision.grads", "precision.frozen", "precision.adapter")
     for field in fields:
         plan.infer(field, dtype, "model_dtype")
+    if plan.get("optimizer.name") is not None and dtype is not None:
+        plan.infer(
+            "optimizer.state_bits", 32 if dtype == "fp32" else 16, "optimizer states have the dtype of the weights"
+        )
 
 
 def _infer_engine(job: Job) -> None:

@@ -26,6 +26,7 @@ from cfglint_train.frameworks.verl.settings import (
     find_route,
     get_invocation,
     has_defaults,
+    has_key,
     has_known_tree,
     is_easyr1,
     is_ppo,
@@ -54,6 +55,26 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _ENGINES: Final = build_choice({"vllm": "vllm", "sglang": "sglang", "hf": "hf"})
 _OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
+_OPTIMIZER_FIELDS: Final[tuple[Field, ...]] = (
+    "optimizer.name", "optimizer.implementation", "optimizer.paged", "optimizer.state_bits"
+)  # fmt: skip
+_OPTIMIZER_KEYS: Final = (*key.OPTIMIZER, *key.OPTIMIZER_MODULE)
+_ADAMW: Final = ("adamw", "foreach", False, None)
+_OPTIMIZERS: Final[Mapping[tuple[str | None, str | None], tuple[Any, ...]]] = {
+    ("torch.optim", "AdamW"): _ADAMW,
+    ("torch.optim", "Adam"): ("adam", "foreach", False, None),
+    ("torchao.optim", "_AdamW"): ("adamw", "torchao", False, None),
+    ("torchao.optim", "AdamW8bit"): ("adamw", "torchao", False, 8),
+    ("torchao.optim", "AdamW4bit"): ("adamw", "torchao", False, 4),
+    ("bitsandbytes.optim", "AdamW"): ("adamw", "bitsandbytes", False, 32),
+    ("bitsandbytes.optim", "AdamW8bit"): ("adamw", "bitsandbytes", False, 8),
+    ("bitsandbytes.optim", "PagedAdamW"): ("adamw", "bitsandbytes", True, 32),
+    ("bitsandbytes.optim", "PagedAdamW8bit"): ("adamw", "bitsandbytes", True, 8),
+}
+"""Values of `_OPTIMIZER_FIELDS` by module and class; without bits, states have the dtype of the weights.
+
+Source: verl 0.6.1 to 0.9.1 `workers/config/optimizer.py` (build_optimizer).
+"""
 _STRATEGIES: Final[Mapping[str, str]] = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 
 
@@ -137,6 +158,20 @@ def _write_tuning(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"method.lora_rank"} or not isinstance(rank, int) or rank < 1 or not has_adapter(config):
         raise CannotEdit("fixes only change the rank of existing adapters")
     return put(config, rank, *key.LORA_RANK)
+
+
+def _read_optimizer(config: Config) -> Iterator[Triple]:
+    """Yield the optimizer; releases without a setting for it build AdamW."""
+    module, name = (read(config, PLAIN.string, *names) for names in (key.OPTIMIZER_MODULE, key.OPTIMIZER))
+    route = find_route(config, parse_routes(*key.OPTIMIZER))
+    has_setting = route is not None and (has_key(config, route) or not has_known_tree(config))
+    choice, origin = _OPTIMIZERS.get((module, name)) if has_setting else _ADAMW, find_origin(config, *_OPTIMIZER_KEYS)
+    if choice is None and module and name:
+        note = f"the states of `{module}.{name}` are unknown to cfglint"
+        origin = origin._replace(note=note, is_unsupported=True)
+    for field, value in zip(_OPTIMIZER_FIELDS, choice or (None,) * len(_OPTIMIZER_FIELDS), strict=True):
+        if value is not None or field == "optimizer.name":
+            yield field, value, origin
 
 
 def _read_mode(config: Config) -> Iterator[Triple]:
@@ -409,6 +444,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     _build_fixed("method.quantization", "none"),
     _build_key("precision.params", key.MODEL_DTYPE, _DTYPE, default="fp32", null_value="fp32"),
     _build_key("precision.compute", key.COMPUTE_DTYPE, _DTYPE, default="bf16"),
+    _build_custom(dict.fromkeys(_OPTIMIZER_FIELDS, _OPTIMIZER_KEYS), _read_optimizer),
     _build_key("optimizer.learning_rate", key.LEARNING_RATE, PLAIN.number),
     _build_key("optimizer.clipping", key.CLIPPING, PLAIN.number),
     _build_key("batch.micro", key.MICRO, COUNT, applies=lambda config: is_dynamic(config) is False),

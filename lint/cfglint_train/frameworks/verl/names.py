@@ -79,6 +79,7 @@ VEOMNI_ULYSSES: Final = (f"{_ACTOR}.veomni.ulysses_parallel_size",)
 LEARNING_RATE: Final = (f"{_ACTOR}.optim.lr", "optim.lr", "worker.actor.optim.lr")
 CLIPPING: Final = (f"{_ACTOR}.grad_clip", "optim.clip_grad")
 OPTIMIZER: Final = (f"{_ACTOR}.optim.optimizer", "optim.optimizer")
+OPTIMIZER_MODULE: Final = (f"{_ACTOR}.optim.optimizer_impl", "optim.optimizer_impl")
 
 DYNAMIC: Final = (f"{_ACTOR}.use_dynamic_bsz", "data.use_dynamic_bsz")
 MINI: Final = (f"{_ACTOR}.ppo_mini_batch_size", "worker.actor.global_batch_size")

@@ -78,11 +78,19 @@ def _build_rows(run: Run | None, diagnoses: tuple[Diagnosis, ...]) -> Iterator[s
     from cfglint_train.calibration import record
     from cfglint_train.calibration.logs import OUT_OF_MEMORY, Figure
     from cfglint_train.foundation.errors import UsageError
+    from cfglint_train.foundation.sizes import format_gib
 
     messages = (item.message for item in diagnoses if item.message.kind == "gpu")
     needs = [message.needed for message in messages if message.allocated is not None]
     if run is None or not needs:
         raise UsageError("--row needs a configuration and a log in which torch states what was allocated")
+    for compared in (item.comparison for item in diagnoses):
+        if compared is not None and compared.is_contradicted:
+            raise UsageError(
+                f"--row: the log needs at least {format_gib(int(compared.needed))}, but {compared.phase.title} at most "
+                f"{format_gib(compared.limit)}, so it is probably that of another run; check whether the job ran this "
+                "configuration on as many GPUs, and if it did, run `cfglint calibrate record`"
+            )
     rows = record.build_rows(run, [Figure("allocated", max(needs), OUT_OF_MEMORY, is_bound=True)])
     yield from (json.dumps(row, allow_nan=False) for row in rows)
 
