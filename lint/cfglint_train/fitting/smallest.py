@@ -32,7 +32,7 @@ from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.names import Field
-from cfglint_train.runs.assumptions import find_assumptions, find_fact_assumptions, find_mildest_facts
+from cfglint_train.runs.assumptions import find_assumptions, find_fact_assumptions, find_mildest_facts, find_refuting
 from cfglint_train.runs.run import GPU, Run
 
 RoomByPhase = Mapping[tuple[str, Resource], float]
@@ -284,21 +284,15 @@ class Solution(Frozen):
 
 
 def _list_refuting(run: Run, assumptions: Sequence[Assumption], lacking: Sequence[Resource]) -> tuple[Assumption, ...]:
-    """Return the assumptions with whose other values the run has room, each alone or else all together.
+    """Return the assumptions with whose other values the run has room.
 
     An assumption without known other values always counts.
     """
-    facts = find_mildest_facts(assumptions, lacking)
-    milder = tuple(assumption for assumption in assumptions if assumption.fact in facts)
-    alone = tuple(
-        assumption
-        for assumption in milder
-        if any(places.has_room(run.build_scenario({assumption.fact: other})) for other in assumption.others)
-    )
-    unbounded = tuple(assumption for assumption in assumptions if not assumption.others)
-    if alone or not facts or not places.has_room(run.build_scenario(facts)):
-        return (*unbounded, *alone)
-    return (*unbounded, *milder)
+    mildest_facts = find_mildest_facts(assumptions, lacking)
+    milder = [assumption for assumption in assumptions if assumption.fact in mildest_facts]
+    unbounded = (assumption for assumption in assumptions if not assumption.others)
+    refuting = find_refuting(milder, mildest_facts, lambda facts: not places.has_room(run.build_scenario(facts)))
+    return (*unbounded, *refuting)
 
 
 def find_smallest(run: Run) -> Solution | None:

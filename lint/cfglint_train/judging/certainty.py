@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from itertools import islice
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.syntax.broken_command import format_cut_off_note
@@ -43,6 +42,7 @@ from cfglint_train.runs.assumptions import (
     FORK,
     find_fact_assumptions,
     find_mildest_facts,
+    find_refuting,
     find_release_assumptions,
     find_varying_fields,
 )
@@ -339,15 +339,7 @@ def _find_refuting_assumptions(
             for assumption in assumptions
             if assumption.fact in kindest_facts or assumption.fact.startswith(RELEASE)
         )
-    # Try both ends of a range: either can be milder (a single GPU that offloads its shards exchanges nothing).
-    refuting_assumptions = (
-        assumption
-        for assumption in assumptions
-        if any(not is_still_reported({assumption.fact: other}) for other in assumption.others)
-    )
-    refuting = tuple(islice(refuting_assumptions, enough))
-    if kindest_facts and not refuting and not is_still_reported(kindest_facts):
-        refuting = tuple(assumption for assumption in assumptions if assumption.fact in kindest_facts)
+    refuting = find_refuting(assumptions, kindest_facts, is_still_reported, enough)
     return (*open_assumptions, *refuting), tuple(scenarios)
 
 

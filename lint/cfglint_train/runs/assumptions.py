@@ -6,7 +6,8 @@ on the fact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.foundation.wording import join_names
@@ -290,3 +291,25 @@ def find_mildest_facts(assumptions: Iterable[Assumption], resources: Iterable[st
                 if value != assumption.value:
                     facts[assumption.fact] = value
     return facts
+
+
+def find_refuting(
+    assumptions: Sequence[Assumption],
+    mildest_facts: Mapping[str, Any],
+    holds: Callable[[Mapping[str, Any]], bool],
+    enough: int | None = None,
+) -> tuple[Assumption, ...]:
+    """Return the assumptions with whose other values a verdict no longer holds, each alone or else all together.
+
+    `holds` judges the run with other values of some facts. The search for single ones stops at `enough` of them.
+    """
+    # Try both ends of a range: either can be milder (a single GPU that offloads its shards exchanges nothing).
+    alone = (
+        assumption
+        for assumption in assumptions
+        if any(not holds({assumption.fact: other}) for other in assumption.others)
+    )
+    refuting = tuple(islice(alone, enough))
+    if mildest_facts and not refuting and not holds(mildest_facts):
+        return tuple(assumption for assumption in assumptions if assumption.fact in mildest_facts)
+    return refuting
