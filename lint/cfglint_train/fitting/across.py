@@ -110,7 +110,7 @@ def _build_row(offer: Offer, alternatives: Alternatives) -> HardwareRow:
         expected=None if judgement is None else judgement.budget.expected,
         capacity=run.hardware.gpu_bytes if judgement is None else int(judgement.capacity),
         change=() if solution is None else solution.settings,
-        applicability=None if solution is None else "unsafe" if solution.rests_on_guesses else solution.applicability,
+        applicability=None if solution is None else solution.graded_applicability,
         outcome=None if after is None else after.verdict,
         headroom=None if gpu is None else int(gpu.capacity - gpu.budget.expected),
         slowdown=slowdown,

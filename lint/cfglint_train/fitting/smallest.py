@@ -251,6 +251,11 @@ class Solution(Frozen):
         return not {assumption.fact for assumption in assumptions} <= fix.tolerated_assumptions
 
     @property
+    def graded_applicability(self) -> Applicability:
+        """Applicability of the fix as the linter grades it: unsafe if it rests on guesses."""
+        return "unsafe" if self.rests_on_guesses else self.applicability
+
+    @property
     def settings(self) -> tuple[str, ...]:
         """Changed settings as text, such as `micro_batch_size: 16 -> 2`."""
         return words.format_settings(self.run, self.changes)

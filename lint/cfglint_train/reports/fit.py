@@ -236,7 +236,7 @@ def _build_rung(alternative: Alternative) -> records.Rung:
 
 def _build_solution(solution: Solution) -> records.Solution:
     return records.Solution(
-        applicability="unsafe" if solution.rests_on_guesses else solution.applicability,
+        applicability=solution.graded_applicability,
         settings=tuple(map(escape_data, solution.settings)),
         files=tuple(map(escape_data, solution.files)),
         expected=solution.after.budget.expected,

@@ -15,7 +15,7 @@ from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.judging.result import Result
-from cfglint_train.memory.budget import VERDICTS, Phase
+from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.records import RunEstimate
 from cfglint_train.reports import text as text_report
 from cfglint_train.reports.html import findings
@@ -31,6 +31,7 @@ from cfglint_train.reports.html.run import (
     MAX_DETAILED,
     PageRun,
     describe_run,
+    name_phase,
     rank_runs,
     render_run,
     render_short_change,
@@ -178,7 +179,6 @@ def _render_overview(runs: Sequence[PageRun], detailed: int) -> Iterator[str]:
             gap = run.estimate.not_checked
             rows.append((link, "not estimated", "", "" if gap is None else render_message(gap.message)))
             continue
-        phase = Phase(worst.phase, "").title.removeprefix("the ")
         place = "" if worst.place == "gpu" else f", {worst.place}"
         change = render_short_change(run) or ("none needed" if worst.verdict in ("fits", "tight") else "")
         if number >= MAX_DETAILED and worst.verdict != "fits":
@@ -188,7 +188,7 @@ def _render_overview(runs: Sequence[PageRun], detailed: int) -> Iterator[str]:
             (
                 link,
                 render_badge(worst.verdict),
-                f'<span class="n">{size}</span><br>{phase}{place}',
+                f'<span class="n">{size}</span><br>{name_phase(worst)}{place}',
                 change,
             )
         )

@@ -44,6 +44,8 @@ class PageRun(Frozen):
     """Changes, as in the JSON report of `fit`; None for a stated plan. On a page of several runs, only the worst that
     may not fit have changes.
     """
+    rests_on_guesses: bool = False
+    """True if only assumptions keep the best change from being safe."""
     need: str = ""
     """Hardware on which the run would fit if no change makes it fit, as a sentence."""
     axes: tuple[Axis, ...] = ()
@@ -95,9 +97,13 @@ def _add_changes(record: PageRun, run: Run | StatedPlan, axes: Sequence[Axis]) -
     if isinstance(run, Run):
         corrected = find_corrected(run) or run
         alternatives = list_alternatives(corrected)
+    fit = None if alternatives is None else build_fit(alternatives)
+    solution = None if alternatives is None else alternatives.solution
+    graded = None if fit is None or fit.solution is None else fit.solution.applicability
     return PageRun(
         record.written,
-        None if alternatives is None else build_fit(alternatives),
+        fit,
+        solution is not None and solution.applicability != graded,
         "" if alternatives is None or alternatives.hardware_need is None else alternatives.hardware_need.description,
         tuple(axes),
         tuple(generate_cells(corrected, axes)) if axes else (),
@@ -107,9 +113,14 @@ def _add_changes(record: PageRun, run: Run | StatedPlan, axes: Sequence[Axis]) -
 def describe_worst(worst: Room) -> str:
     """Return the verdict as a headline: `Does not fit: backward pass 95.7 of 79.1 GiB (121 %)`."""
     size = format_gib(worst.expected).removesuffix(" GiB")
-    phase = Phase(worst.phase, "").title.removeprefix("the ")
+    phase = name_phase(worst)
     capacity = _format_size(worst.capacity, worst.place)
     return f"{worst.verdict.capitalize()}: {phase} {size} of {capacity} ({worst.percent:,} %)"
+
+
+def name_phase(room: Room) -> str:
+    """Return the title of a phase without its article: `backward pass`."""
+    return Phase(room.phase, "").title.removeprefix("the ")
 
 
 def _format_size(size: int, place: Resource) -> str:
@@ -205,7 +216,7 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
         yield (
             f"<p>{_describe_peak(worst)} → {after} · "
             f"{words.format_slowdown(solution.slowdown)} · "
-            f"{_describe_safety(solution, fit.rungs, worst)}</p>"
+            f"{_describe_safety(solution, fit.rungs, run.rests_on_guesses)}</p>"
         )
     elif is_misspelled and fit.expected is not None:
         yield f"<p>{_describe_peak(worst)} → <b>{format_gib(fit.expected)}</b> {render_badge(fit.verdict)}</p>"
@@ -233,17 +244,12 @@ def _describe_tight(worst: Room) -> str:
     return f", but the run is tight: {margins}"
 
 
-def _describe_safety(solution: Solution, rungs: Sequence[Rung], worst: Room) -> str:
-    """Return the applicability of a change, with what its unsafe parts give up.
-
-    A change without unsafe parts that makes a run fit is unsafe only because of assumptions.
-    """
+def _describe_safety(solution: Solution, rungs: Sequence[Rung], rests_on_guesses: bool) -> str:
+    """Return the applicability of a change, with what its unsafe parts give up."""
     lost = dict.fromkeys(rung.gives_up for rung in rungs if rung.chosen and not rung.safe)
     if lost:
         return f"{solution.applicability}: {render_message(', '.join(lost))}"
-    return describe_applicability(
-        solution.applicability, solution.applicability == "unsafe" and worst.expected > worst.capacity
-    )
+    return describe_applicability(solution.applicability, rests_on_guesses)
 
 
 def render_short_change(run: PageRun) -> str:
