@@ -66,6 +66,18 @@ _HOOKS: Final = compile_on_use(
     r"^(?:torch/|accelerate/hooks|accelerate/utils/operations|deepspeed/runtime/zero/linear|$)"
 )
 
+_SENDERS: Final = r"_move_model_to_vllm|(?:broadcast|update|sync)_(?:to_vllm|weights?).*"
+"""Functions that send weights to a rollout engine."""
+_QUANTIZERS: Final = r"create_quantized_param\w*|set_module_(?:quantized_)?tensor_to_device"
+_LOADERS: Final = (
+    r"from_pretrained|_load_(?:pretrained_model|state_dict_into_meta_model|parameter_into_model)|load_model(?:_.*)?"
+    r"|prepare_model_for_\w+|_init_param_handle\w*|_move_module_to_device|materialize\w*|fsdp2_prepare_model"
+    r"|load_shard_file\w*"
+)
+"""Functions that load weights or put them on the GPU."""
+_LOADING_CODE: Final = r"\bload_model\(|from_pretrained\("
+_CLONING_CODE: Final = r"Failed to clone\(\) tensor"
+
 _PHASES: Final = (
     _build_rule("rollout", path=_ENGINES),
     _build_rule(
@@ -73,12 +85,12 @@ _PHASES: Final = (
         r"_?save(?:_.*)?|.*save_(?:model|checkpoint|pretrained|state|hf|full|ckpt).*|get_state_dict"
         r"|.*state_dict_(?:hook|type).*|_zero3_consolidated_16bit_state_dict|state_dict|full_state_dict",
     ),
-    _build_rule("save", code=r"Failed to clone\(\) tensor"),
+    _build_rule("save", code=_CLONING_CODE),
     _build_rule("resume", r"_load_from_checkpoint|_?load_checkpoint|_load_optimizer_and_scheduler"),
     _build_rule(
         "rollout",
         r"generate|_generate.*|generate_(?:sequences|experience|samples|rollouts|completions)|make_experience.*"
-        r"|compute_(?:ref_)?log_prob|infer_batch|_move_model_to_vllm|(?:broadcast|update|sync)_(?:to_vllm|weights?).*",
+        rf"|compute_(?:ref_)?log_prob|infer_batch|{_SENDERS}",
     ),
     _build_rule("eval", r"evaluat(?:e|ion_loop)|prediction_(?:step|loop)|predict|_evaluate|validat(?:e|ion)|_validate"),
     _build_rule("backward", r"_?(?:engine_)?run_backward|backward|_backward|.*post_backward.*"),
@@ -93,12 +105,10 @@ _PHASES: Final = (
     _build_rule("optimizer step", code=r"optimizer\.step\(|exp_avg_sq|_foreach_sqrt"),
     _build_rule(
         "load",
-        r"from_pretrained|_load_(?:pretrained_model|state_dict_into_meta_model|parameter_into_model)|load_model(?:_.*)?"
-        r"|set_module_(?:quantized_)?tensor_to_device|create_quantized_param\w*|dispatch_model|materialize\w*"
-        r"|load_shard_file\w*|prepare_model_for_\w+|_init_param_handle\w*|_move_module_to_device|fsdp2_prepare_model"
-        r"|_create_fp16_partitions\w*|_create_fp32_partitions|flatten_dense_tensors\w*|_build_model_optimizer",
+        rf"{_LOADERS}|{_QUANTIZERS}|dispatch_model|_create_fp16_partitions\w*|_create_fp32_partitions"
+        r"|flatten_dense_tensors\w*|_build_model_optimizer",
     ),
-    _build_rule("load", code=r"\bload_model\(|from_pretrained\("),
+    _build_rule("load", code=_LOADING_CODE),
     _build_rule(
         "forward",
         r"training_step|_?compute_loss|forward_step|_?forward_micro_batch"
@@ -110,8 +120,8 @@ _PHASES: Final = (
 """Phases, the most decisive first: a forward pass within an evaluation belongs to the evaluation."""
 
 _PARTS: Final = (
-    _build_rule("weights", code=r"Failed to clone\(\) tensor"),
-    _build_rule("sent", r"_move_model_to_vllm|(?:broadcast|update|sync)_(?:to_vllm|weights?).*"),
+    _build_rule("weights", code=_CLONING_CODE),
+    _build_rule("sent", _SENDERS),
     _build_rule("engine", path=_ENGINES),
     _build_rule(
         "logits",
@@ -127,7 +137,7 @@ _PARTS: Final = (
         r"_alloc_padded_unsharded_flat_param|_{0,2}all_?gather\w*|foreach_all_gather\w*|unshard|_unshard\w*|wait_for_unshard"
         r"|fetch_sub_module|_fetch_sub_module_impl|_dist_allgather_fn|_pre_unshard|summon_full_params",
     ),
-    _build_rule("weights", r"quantize_4bit|create_quantized_param\w*|set_module_(?:quantized_)?tensor_to_device"),
+    _build_rule("weights", rf"quantize_4bit|{_QUANTIZERS}"),
     _build_rule("gradients", r"copy_grads_in_partition"),
     _build_rule(
         "gradients", path=r"zero/stage", code=r"(?:grad_partition|gradient_buffer|flat_buffer\b.*) = torch\.zeros"
@@ -177,13 +187,8 @@ _PARTS: Final = (
         r"|\w*(?:causal|attention|attn)_mask\w*",
     ),
     _build_rule("layer", path=r"peft/tuners/lora|bitsandbytes/autograd"),
-    _build_rule(
-        "weights",
-        r"from_pretrained|_load_(?:pretrained_model|state_dict_into_meta_model|parameter_into_model)|load_model(?:_.*)?"
-        r"|prepare_model_for_\w+|_init_param_handle\w*|_move_module_to_device|materialize\w*|fsdp2_prepare_model"
-        r"|load_shard_file\w*|_configure_distributed_model",
-    ),
-    _build_rule("weights", code=r"\bload_model\(|from_pretrained\("),
+    _build_rule("weights", rf"{_LOADERS}|_configure_distributed_model"),
+    _build_rule("weights", code=_LOADING_CODE),
     _build_rule("weights", r"convert", r"torch/nn/modules/module"),
     _build_rule("weights", r"_(?:\w*_)?state_dict_hook|state_dict"),
 )
