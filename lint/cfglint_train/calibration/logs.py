@@ -14,11 +14,10 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.sizes import GIB
+from cfglint_train.foundation.sizes import GIB, MIB
 from cfglint_train.foundation.typed import Final
 from cfglint_train.postmortem.messages import list_torch_messages
 
-_MIB: Final = 2**20
 OUT_OF_MEMORY: Final = "out of memory"
 
 
@@ -68,7 +67,7 @@ _LINES: Final = (
     ),
 )
 
-_UNITS: Final = {"": 1, "b": 1, "bytes": 1, "kib": 2**10, "mib": _MIB, "gib": GIB, "tib": 2**40}
+_UNITS: Final = {"": 1, "b": 1, "bytes": 1, "kib": 2**10, "mib": MIB, "gib": GIB, "tib": 2**40}
 _TORCH: Final = compile_on_use(
     r"max_memory_(allocated|reserved)(?:\([^()]*\))?['\"]?\s*[:=]\s*['\"]?([0-9][0-9,_]*(?:\.[0-9]+)?)\s*([A-Za-z]*)"
 )
@@ -107,13 +106,13 @@ def find_figures(lines: Iterable[str], name: str) -> list[Figure]:
         figures += _find_plain(line)
         for match in _TORCH.finditer(line):
             number, unit = float(re.sub("[,_]", "", match[2])), match[3].lower()
-            if unit in _UNITS and (unit or number >= _MIB):
+            if unit in _UNITS and (unit or number >= MIB):
                 figures.append(Figure(match[1], number * _UNITS[unit], f"torch's max_memory_{match[1]}"))
             else:
                 ambiguous = match[0]
         for metric, number_text, is_rounded in _TRAINER.findall(line):
             if not is_rounded or metric not in trainer:
-                trainer[metric] = int(number_text) * (_MIB if is_rounded else 1)
+                trainer[metric] = int(number_text) * (MIB if is_rounded else 1)
         peak = _ENGINE_PEAK.search(line) if is_engine else None
         if peak is not None:
             figures.append(Figure("allocated", float(peak[1]) * GIB, "DeepSpeed's Max_MA"))
@@ -144,7 +143,7 @@ def _find_plain(line: str) -> Iterator[Figure]:
         yield Figure(_SUMMARY_COUNTERS[match[1]], size, "torch's memory summary")
     for message in list_torch_messages(line):
         if message.allocated is not None:
-            yield Figure("allocated", message.allocated + (message.tried or 0), OUT_OF_MEMORY, is_bound=True)
+            yield Figure("allocated", message.needed, OUT_OF_MEMORY, is_bound=True)
 
 
 def _explain_absence(trainer: dict[str, int], ambiguous: str) -> str:

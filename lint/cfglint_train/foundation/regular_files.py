@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
@@ -158,9 +160,13 @@ def read_pieces(path: str) -> Iterator[str]:
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
-        while piece := file.read(2**20):
-            yield piece
+    with open(path, "rb") as file:
+        yield from decode_pieces(file.read)
+
+
+def decode_pieces(read: Callable[[int], bytes]) -> Iterator[str]:
+    """Yield the text of a file or pipe, of which `read` returns the next bytes, in pieces that cut no character."""
+    return codecs.iterdecode(iter(partial(read, 2**20), b""), "utf-8", "replace")
 
 
 _LINE_ENDS: Final = compile_on_use(r"[\r\n]+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 
+MIB: Final = 2**20
 GIB: Final = 2**30
 
 

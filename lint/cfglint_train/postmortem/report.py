@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.fitting.alternatives import Alternatives
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.sizes import GIB, format_gib
+from cfglint_train.foundation.sizes import GIB, MIB, format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.postmortem.diagnosis import Comparison, Explanation, compare_estimate, explain
@@ -88,12 +88,12 @@ def find_first_gpu(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
 
 def format_size(size: float) -> str:
     """Format bytes as GiB, or as MiB below 1 GiB."""
-    return format_gib(size) if size >= GIB else f"{size / 2**20:,.0f} MiB"
+    return format_gib(size) if size >= GIB else f"{size / MIB:,.0f} MiB"
 
 
 def _format_exact(size: float) -> str:
     """Format bytes with two decimals of GiB or MiB, as torch prints them."""
-    return f"{size / GIB:,.2f} GiB" if size >= GIB else f"{size / 2**20:,.2f} MiB"
+    return f"{size / GIB:,.2f} GiB" if size >= GIB else f"{size / MIB:,.2f} MiB"
 
 
 def render_text(report: PostMortem) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.sizes import MIB
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import MASTER, OPTIMIZER
 from cfglint_train.memory.logits import count_chunk_tokens, count_liger_chunk_tokens, count_scored_tokens
@@ -20,9 +21,8 @@ from cfglint_train.memory.transients import count_root_elements, count_sub_group
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.postmortem.tracebacks import Part
 
-_MIB: Final = 2**20
-_STEP: Final = 2 * _MIB
-_SMALLEST: Final = 20 * _MIB
+_STEP: Final = 2 * MIB
+_SMALLEST: Final = 20 * MIB
 """Requests of up to this size do not show the size of the tensor."""
 
 TRAINING: Final = ("forward", "backward")
@@ -71,7 +71,7 @@ def count_tokens(tensor: Tensor, tried: float, resolution: float) -> int | None:
 def list_tensors(setup: Setup) -> list[Tensor]:
     """Return the tensors of a job that are larger than 10 MiB."""
     tensors = (*_list_logits(setup), *_list_layer_values(setup), *_list_matrices(setup), *_list_flat_tensors(setup))
-    return [tensor for tensor in tensors if tensor.bytes > 10 * _MIB]
+    return [tensor for tensor in tensors if tensor.bytes > 10 * MIB]
 
 
 def _format_tokens(setup: Setup, length: int | None = None) -> str:

@@ -64,11 +64,9 @@ def why_oom(argv: list[str]) -> int:
 
 def _read_pieces(path: str) -> Iterator[str]:
     """Yield the text of a log in pieces. Raise OSError."""
-    if path != "-":
-        from cfglint_train.foundation import regular_files
+    from cfglint_train.foundation import regular_files
 
-        return regular_files.read_pieces(path)
-    return iter(lambda: sys.stdin.buffer.read(2**20).decode("utf-8", "replace"), "")
+    return regular_files.decode_pieces(sys.stdin.buffer.read) if path == "-" else regular_files.read_pieces(path)
 
 
 def _build_rows(run: Run | None, diagnoses: tuple[Diagnosis, ...]) -> Iterator[str]:
