@@ -10,7 +10,7 @@ from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.records import RunEstimate
 from cfglint_train.reports.answer import RESOURCE_NAMES
-from cfglint_train.reports.html.markup import escape_html, render_badge
+from cfglint_train.reports.html.markup import escape_html, format_value, render_badge
 from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, find_idle_axes
 
 _MARKS: Final[dict[str | None, str]] = {
@@ -77,7 +77,7 @@ def _format_axes(axes: Sequence[Axis], cell: Cell) -> Iterator[str]:
         if axis.field is None:
             yield f"{cell.changes[axis.name] or 'stated GPU'}"
         else:
-            yield f"{_NAMES.get(axis.name, axis.name)} {_format_value(cell.changes[axis.name])}"
+            yield f"{_NAMES.get(axis.name, axis.name)} {format_value(cell.changes[axis.name])}"
 
 
 def _render_table(
@@ -89,12 +89,12 @@ def _render_table(
     estimate: RunEstimate,
     subject: str,
 ) -> str:
-    heads = "".join(f'<th scope="col">{escape_html(_format_value(value))}</th>' for value in columns.values)
+    heads = "".join(f'<th scope="col">{escape_html(format_value(value))}</th>' for value in columns.values)
     body = ""
     width = len(columns.values)
     for start in range(0, len(cells), width):
         row = cells[start : start + width]
-        title = "" if rows is None else escape_html(_format_value(row[0].changes[rows.name]))
+        title = "" if rows is None else escape_html(format_value(row[0].changes[rows.name]))
         figures = "".join(_render_cell(cell, _is_stated(cell, stated, estimate)) for cell in row)
         body += f'<tr><th scope="row">{title}</th>{figures}</tr>\n'
     caption = escape_html(label) or "What if"
@@ -122,9 +122,3 @@ def _render_cell(cell: Cell, is_stated: bool) -> str:
         return f'<td class="{kind}{frame}">?</td>'
     size = format_gib(cell.budget.expected).removesuffix(" GiB")
     return f'<td class="{kind}{frame}">{"e " if cell.phase == EVALUATION else ""}{size} {_MARKS[cell.verdict]}</td>'
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)

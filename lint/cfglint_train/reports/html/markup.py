@@ -35,6 +35,13 @@ def format_span(low: int, high: int) -> str:
     return "" if ends[0] == ends[1] else " to ".join(ends)
 
 
+def format_value(value: object) -> str:
+    """Return a value of a setting in words, not yet as HTML: `yes`, `4,096`, or a text as it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def render_badge(verdict: str | None) -> str:
     """Return a verdict as a colored badge, or an empty string without one."""
     return "" if verdict is None else f'<span class="badge {verdict.replace(" ", "-")}">{verdict}</span>'

@@ -20,6 +20,7 @@ from cfglint_train.reports.html.grid import render_grid
 from cfglint_train.reports.html.markup import (
     escape_html,
     format_span,
+    format_value,
     render_badge,
     render_chip,
     render_details,
@@ -352,7 +353,8 @@ def _render_grounds(estimate: RunEstimate, heading: str, name: str) -> Iterator[
     """Render the settings with their origins, and everything that the estimate assumes or leaves out."""
     if estimate.settings:
         items = "".join(
-            f"<li>{escape_html(setting.name)} <b>{_format_value(setting.value)}</b> {render_chip(setting.origin)}</li>"
+            f"<li>{escape_html(setting.name)} <b>{escape_html(format_value(setting.value))}</b> "
+            f"{render_chip(setting.origin)}</li>"
             for setting in estimate.settings
         )
         yield f'<section><{heading} id="{name}-settings">What this rests on</{heading}><ul class="given">{items}</ul>'
@@ -366,9 +368,3 @@ def _render_grounds(estimate: RunEstimate, heading: str, name: str) -> Iterator[
             yield f'<p class="notes">{label}:</p><ul class="notes">{listed}</ul>'
     if estimate.settings:
         yield "</section>"
-
-
-def _format_value(value: str | int | bool) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else escape_html(value)
