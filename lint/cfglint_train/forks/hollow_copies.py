@@ -35,13 +35,15 @@ def read_project_names(folder: str) -> frozenset[str]:
 def find_empty_folder(folder: str, package: str) -> str | None:
     """Return the name of an empty folder in `folder` that is named after a package, or None.
 
-    If there is a `.gitmodules` file, it says what belongs into such folders.
+    A link is no such folder: git creates a real one for a submodule, and a link may leave the repository. If there
+    is a `.gitmodules` file, it says what belongs into such folders.
     """
     if filesystem.exists(f"{folder}/.gitmodules"):
         return None
     try:
         named = [name for name in filesystem.list_names(folder) if match_package_name(name) == package]
-        folders = [name for name in named if filesystem.is_folder(f"{folder}/{name}")]
-        return next((name for name in folders if not filesystem.list_names(f"{folder}/{name}")), None)
+        paths = {name: f"{folder}/{name}" for name in named}
+        folders = (name for name, path in paths.items() if filesystem.is_folder(path) and not filesystem.is_link(path))
+        return next((name for name in folders if not filesystem.list_names(paths[name])), None)
     except OSError:
         return None
