@@ -167,6 +167,24 @@ def test_a_command_of_settings_does_not_start_another_file(words, expected, tmp_
     assert run.plan.launch.visible_gpus == expected
 
 
+@for_each(("backend", "words", "strategy", "count"), [
+    ("fsdp", "engine=$backend engine.tensor_model_parallel_size=2", "fsdp2", 0),
+    ("fsdp", "engine.tensor_model_parallel_size=2", "fsdp2", 1),
+    ("megatron", "engine=$backend engine.tensor_model_parallel_size=2", None, 0),
+])  # fmt: skip
+def test_defaults_of_variables_choose_the_tree(backend, words, strategy, count, tmp_path):
+    (tmp_path / "run.sh").write_text(
+        f"backend=${{BACKEND:-{backend}}}\n"
+        'FSDP="engine=$backend optim=$backend engine.strategy=fsdp2"\n'
+        f'MEGATRON="{words}"\n'
+        'if [ "$backend" = fsdp ]; then ENGINE="$FSDP"; else ENGINE="$MEGATRON"; fi\n'
+        "torchrun --nproc-per-node=8 -m verl.trainer.sft_trainer model.path=Qwen/Qwen2.5-0.5B $ENGINE"
+    )
+    [run] = list_runs(tmp_path)
+    assert run.plan.parallel.strategy == strategy
+    assert len(list_messages(tmp_path, "KEY001")) == count
+
+
 @for_each(("words", "expected"), [
     (("trainer.save_freq=4",), 4),
     (("trainer.save_freq=4", "'~trainer.save_freq'"), None),
@@ -357,7 +375,7 @@ def test_records_of_hydra_are_no_runs(tmp_path):
     assert len(list_runs(tmp_path)) == 1
 
 
-@for_each("program", ["verl.trainer.main_generation_server", "verl.trainer.main_eval", "app.serve_main"])
+@for_each("program", ["verl.trainer.main_generation_server", "verl.trainer.main_validate", "app.serve_main"])
 def test_other_programs_are_no_runs(program, tmp_path):
     write_command(tmp_path, "trainer.stranger=1", program=program)
     assert not list_runs(tmp_path)
@@ -492,6 +510,14 @@ def test_only_the_loss_of_verl_ignores_a_reference_without_a_coefficient(program
     assert len(list_messages(tmp_path, "MEM010")) == count
 
 
+def copy_verl(folder: Path) -> None:
+    """Write a copy of verl whose actor has a setting of its own."""
+    shutil.copytree(ACCEPTANCE / "vendored-copy-with-a-key-of-its-own-near-miss" / "verl", folder / "verl")
+    tree = folder / "verl" / "trainer" / "config" / "ppo_trainer.yaml"
+    tree.write_text(tree.read_text().replace("tool_penalty: 0.0", f"{OTHER_KEYS}tool_penalty: 0.0"))
+
+
+OTHER_KEYS = "use_dynamic_bsz: False\n    ppo_micro_batch_size: null\n    "
 CHECK = "assert config.data.train_batch_size >= config.actor.ppo_mini_batch_size"
 OTHER_CHECKS = """\
 if not config.actor.use_dynamic_bsz:
@@ -506,11 +532,8 @@ if not config.actor.use_dynamic_bsz:
     ("config.update()", "error"),
 ])  # fmt: skip
 def test_a_copy_that_checks_a_setting_otherwise_accepts_what_upstream_refuses(code, expected, tmp_path):
-    shutil.copytree(ACCEPTANCE / "vendored-copy-with-a-key-of-its-own-near-miss" / "verl", tmp_path / "verl")
-    trainer = tmp_path / "verl" / "trainer"
-    tree = trainer / "config" / "ppo_trainer.yaml"
-    tree.write_text(tree.read_text().replace("tool_penalty: 0.0", "use_dynamic_bsz: False\n    tool_penalty: 0.0"))
-    (trainer / "ray_trainer.py").write_text(f"def validate(config):\n    {code}\n")
+    copy_verl(tmp_path)
+    (tmp_path / "verl" / "trainer" / "ray_trainer.py").write_text(f"def validate(config):\n    {code}\n")
     words = (
         "data.train_batch_size=16",
         "actor_rollout_ref.actor.ppo_mini_batch_size=32",
@@ -519,6 +542,21 @@ def test_a_copy_that_checks_a_setting_otherwise_accepts_what_upstream_refuses(co
     (tmp_path / "run.sh").write_text(" ".join(("python3 -m verl.trainer.main_ppo", *BASE, *words)))
     findings = lint(tmp_path, build_options(select=["KEY006"])).findings
     assert [finding.severity for finding in findings] == [expected] * bool(expected)
+
+
+@for_each(("word", "severity"), [
+    ("", "warning"),
+    ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=null", "info"),
+])  # fmt: skip
+def test_a_copy_with_settings_of_its_own_may_set_a_value_that_is_null(word, severity, tmp_path):
+    copy_verl(tmp_path)
+    with open(tmp_path / "verl" / "trainer" / "config" / "ppo_trainer.yaml", "a") as tree:
+        tree.write("agents: []\n")
+    base = [other for other in BASE if "ppo_micro_batch_size" not in other]
+    command = ("python3 -m verl.trainer.main_ppo", *base, "actor_rollout_ref.actor.tool_penalty=1", word)
+    (tmp_path / "run.sh").write_text(" ".join(command))
+    findings = lint(tmp_path, build_options(select=["KEY006"])).findings
+    assert [finding.severity for finding in findings] == [severity]
 
 
 def test_each_command_that_composes_a_file_is_a_run(tmp_path):

@@ -312,14 +312,18 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
     note = (
         f"the copy in `{copy.folder}`, which has a setting of its own (`{added_setting}`), does what its release does"
     )
-    is_lacking = is_refusal and any(
-        settings.get_value(tested_name) is MISSING for tested_name in _list_tested_names(row)
-    )
+    is_lacking = is_refusal and any(_is_left_open(tested_name, settings) for tested_name in _list_tested_names(row))
     is_uncertain = clause.severity == "warning" and clause.package is None
     max_severity = max("info" if is_lacking or is_uncertain else "error", scope.max_severity, key=SEVERITIES.index)
     return scope._replace(
         max_severity=max_severity, grounds=(*scope.grounds, Ground("vocabulary", copy.folder, "assumed", note))
     )
+
+
+def _is_left_open(name: str, settings: Settings) -> bool:
+    """Return whether a setting is missing or written as null, so that the user may rely on the copy to set it."""
+    value = settings.get_value(name)
+    return value is MISSING or (value is None and settings.find_route(name) is not None)
 
 
 def _limit_for_program(scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:

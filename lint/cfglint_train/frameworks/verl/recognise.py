@@ -20,7 +20,9 @@ PPO: Final = compile_on_use(r"verl\.trainer\.main_ppo|(?:.*/)?verl/trainer/main_
 SFT: Final = compile_on_use(
     r"verl\.trainer\.(?:fsdp_sft_trainer|sft_trainer(?:_ray)?)|(?:.*/)?verl/trainer/(?:fsdp_sft_trainer|sft_trainer)\.py"
 )
-_OTHER_TASK: Final = compile_on_use(r"generat|eval|serve|merge|infer|convert|preprocess|reward|diagnos", re.IGNORECASE)
+_OTHER_TASK: Final = compile_on_use(
+    r"generat|eval|validat|serve|merge|infer|convert|preprocess|reward|diagnos", re.IGNORECASE
+)
 _CONFIGS: Final = compile_on_use(r"(?:ppo|sft)_(?:\w+_)?trainer(?:_engine)?(?:\.yaml)?")
 """Files of the package that `--config-name` may name."""
 _OWN_FILE: Final = compile_on_use(r"(?:.*/)?trainer/config/(?:_generated_)?(?:ppo|sft)_\w*\.ya?ml")
