@@ -301,7 +301,7 @@ class Script(Outline):
             if isinstance(condition, AssignmentCondition):
                 notes: list[str] = []
                 is_separate = can_keep_apart(value)
-                is_assumable = assignment.appends or not is_separate or (array and not has_options(value))
+                is_assumable = assignment.appends or not is_separate or not has_options(value)
                 is_made = self._assume_condition(assignment, chain, depth, notes) if is_assumable else None
                 if is_made:
                     condition, value = True, add_assumptions(value, notes)

@@ -109,9 +109,10 @@ class VariableValue:
 
     def add_left_out(self, assignment: Assignment, value: Elements, name: str, why: str, notes: list[str]) -> bool:
         """Add words that defaults leave out; return False if the value can no longer be determined."""
-        left_out, added = tuple(notes), None if assignment.appends else _strip_self_reference(value, name, self._array)
-        value = value if added is None else added
-        marked = tuple(tuple(part._replace(left_out=left_out) for part in element) for element in value)
+        left_out, added = tuple(notes), value if assignment.appends else _strip_self_reference(value, name, self._array)
+        if added is None:
+            added = value if self._array else _add_leading_blank(value)
+        marked = tuple(tuple(part._replace(left_out=left_out) for part in element) for element in added)
         return self._add(marked, why)
 
     def _add(self, value: Elements, condition: str) -> bool:

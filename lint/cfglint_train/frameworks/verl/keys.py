@@ -32,7 +32,7 @@ from cfglint_train.frameworks.verl.settings import (
     is_in_tree,
     look_up,
 )
-from cfglint_train.frameworks.verl.words import ENGINE_GROUP, HydraWord, is_setting, list_words
+from cfglint_train.frameworks.verl.words import ENGINE_GROUP, HydraWord, is_of_other_tree, is_setting, list_words
 from cfglint_train.plan.origin import Place
 
 
@@ -70,7 +70,10 @@ class VerlKeys(Keys):
 
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose: a recipe's or a fork's."""
-        return not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys
+        invocation = get_invocation(config)
+        if not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys:
+            return True
+        return invocation is not None and is_of_other_tree(invocation, route)
 
     def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""

@@ -201,6 +201,13 @@ def find_left_out(invocation: Invocation) -> dict[Route, str]:
     return {word.route: word.word.left_out for word in list_settings(invocation) if word.word.left_out}
 
 
+def is_of_other_tree(invocation: Invocation, route: Route) -> bool:
+    """Return whether defaults leave out all words for a key, and the choice of the group's file that may have it."""
+    words = list_words(invocation)
+    is_chosen = any(word.word.left_out for word in words if word.head.key in GROUPS)
+    return is_chosen and all(word.word.left_out for word in words if is_below(word.route, (route,)))
+
+
 def list_deleted(invocation: Invocation) -> tuple[Route, ...]:
     """Return the keys that words delete; the defaults at and below them do not apply."""
     return tuple(word.route for word in list_words(invocation) if word.head.sign == "~" and is_setting(word.head))
@@ -225,8 +232,9 @@ def is_setting(head: OverrideHead) -> bool:
 
 
 def find_group(invocation: Invocation, name: str) -> HydraWord | None:
-    """Return the last word that selects the file of a config group at the root."""
-    return next((word for word in reversed(list_words(invocation)) if word.head.key == name), None)
+    """Return the last word that selects the file of a config group at the root, unless defaults leave it out."""
+    words = reversed(list_words(invocation))
+    return next((word for word in words if word.head.key == name and not word.word.left_out), None)
 
 
 def find_undetermined(invocation: Invocation) -> str:
