@@ -478,6 +478,7 @@ def test_other_engines_are_named_and_not_estimated(word, title, tmp_path):
     ("0.3.0.post1", "", True),
     ("0.4.1", "vllm==0.8.5", True),
     ("0.3.0.post1", "vllm==0.6.3", False),
+    ("0.3.0.post1", "vllm<=0.6.3", True),
     ("0.5.0", "", False),
 ])  # fmt: skip
 def test_older_releases_put_the_engine_to_sleep_whatever_the_setting_says(release, pin, expected, tmp_path):
@@ -557,6 +558,17 @@ def test_a_copy_with_settings_of_its_own_may_set_a_value_that_is_null(word, seve
     (tmp_path / "run.sh").write_text(" ".join(command))
     findings = lint(tmp_path, build_options(select=["KEY006"])).findings
     assert [finding.severity for finding in findings] == [severity]
+
+
+@for_each(("read", "count"), [("config.algorithm.penalty", 0), ('config.algorithm.get("penalty")', 0), ("penalty", 1)])
+def test_a_package_beside_a_copy_may_read_what_a_word_adds(read, count, tmp_path):
+    copy_verl(tmp_path)
+    (tmp_path / "verl" / "trainer" / "main_ppo.py").write_text("from agents.loop import run\n")
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "loop.py").write_text(f"def run(config):\n    return {read}\n")
+    command = ("python3 -m verl.trainer.main_ppo", "+algorithm.penalty=0.1", "trainer.save_freq=1")
+    (tmp_path / "run.sh").write_text(" ".join(command))
+    assert len(list_messages(tmp_path, "KEY001")) == count
 
 
 def test_each_command_that_composes_a_file_is_a_run(tmp_path):

@@ -1,13 +1,13 @@
 r"""SYN007 broken-command: bash cuts off or changes a training command.
 
 ## What it does
-Checks the training commands of shell scripts (OpenRLHF, `llamafactory-cli train`, `trl sft` and others). Commands that
-start a config file or a Python script with a Trainer are checked too. The rule reports:
+Checks the training commands of shell scripts (OpenRLHF, verl, `llamafactory-cli train`, `trl sft` and others). Commands
+that start a config file or a Python script with a Trainer are checked too. The rule reports:
 
 - flags that bash runs as a separate command, because the command above them has already ended
 - settings (`lr=1e-5`) that bash reads as a variable assignment for the same reason
 - white space after a backslash, including inside an array
-- words that do not belong to any flag
+- words that belong to no flag or setting (`a.b = 1` for Hydra, which verl uses)
 - `fi`, `done`, `esac` or `else` after a backslash, which bash passes to the command as a word
 - quotes in a variable or heredoc, which the program receives as literal characters
 - carriage returns at the ends of lines
@@ -42,7 +42,7 @@ determine that, for example if the next line begins with a variable.
 These are not reported:
 
 - words that cannot be determined, because they come from the environment or another command
-- values of flags that exist in no release
+- values of flags that exist in no release, and text that users replace (`your run`)
 - values that the framework itself replaces (OpenRLHF's `--input_template ""`)
 - assignments that the script uses, that are not indented like an argument, or that set no key of the framework
 

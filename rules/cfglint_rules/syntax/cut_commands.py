@@ -43,7 +43,8 @@ def report_cut_commands(config: Config) -> Iterator[Report]:
         yield _report_carriage_return(document)
     title = frameworks.load(config.framework).title
     for word in _list_leftovers(config, invocation):
-        yield Report(f"`{word.text}` is not the value of any flag: {title} stops", Place(document, word.span))
+        message = f"`{word.text}` belongs to no setting: {title} stops"
+        yield Report(message, Place(document, word.span), help="join it with its setting or its value, or remove it")
     yield from _report_ends(config, document, invocation)
     if not invocation.nests and not any(outer.nests for outer in document.list_launchers(invocation)):
         yield from _report_quotes(config, document, invocation)
@@ -117,12 +118,14 @@ def _report_ends(config: Config, document: ShellDocument, invocation: Invocation
 def _is_setting(config: Config, name: str) -> bool:
     """Return whether a name at the start of a line is an option or a setting of the framework.
 
-    A name without dashes counts only if the launches of the config pass settings in this form.
+    A name without dashes counts only if the config is a command, or its launches pass settings in this form.
     """
     keys = frameworks.get_keys(config)
     if name.startswith("--") or keys is None:
         return name.startswith("--")
-    if not any(override.argument is not None and override.argument.prefix for _, override in config.launch_overrides):
+    if config.document.syntax != "shell" and not any(
+        override.argument is not None and override.argument.prefix for _, override in config.launch_overrides
+    ):
         return False
     route = tuple(name.split("."))
     return (

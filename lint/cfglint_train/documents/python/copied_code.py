@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation import filesystem, regular_files
+from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
 _WHOLE: Final = ("config", "cfg", "args")
 """Ends of the names of attributes that hold a whole configuration, not a group of it."""
+_IMPORT: Final = compile_on_use(rb"(?m)^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)")
 MAX_READ: Final = 8 * 2**20
 """Maximum total bytes that are read from a copy."""
 
@@ -26,6 +29,7 @@ class CopiedCode:
         """Store the folder; nothing is read yet."""
         self._folder = folder
         self._texts: dict[str, bytes] | None = None
+        self._beside: list[bytes] | None = None
         self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
         self._answers: dict[tuple[frozenset[str], bool], bool] = {}
         self._passed_values: dict[tuple[str, str, str], frozenset[object] | None] = {}
@@ -55,6 +59,14 @@ class CopiedCode:
             self._passed_values[query] = frozenset(_find_constant(call, argument) for call in calls) if calls else None
         return self._passed_values[query]
 
+    def is_read_beside(self, name: str) -> bool:
+        """Return whether a package that the copy imports, and that lies beside it, reads a key of a configuration."""
+        if self._beside is None:
+            self._beside = list(_read_beside(self._folder, self._load_files().values()))
+        word = re.escape(name.encode())
+        read = re.compile(rb"(?:config|cfg)(?:\.\w+)*(?:\.|(?:\.get\(|\[)\s*[\"'])" + word + rb"\b")
+        return any(read.search(text) for text in self._beside)
+
     def _load_files(self) -> dict[str, bytes]:
         if self._texts is None:
             self._texts = dict(_read_files(self._folder))
@@ -72,6 +84,15 @@ class CopiedCode:
             ):
                 return True
         return False
+
+
+def _read_beside(folder: str, texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the texts of the packages in the folder of a copy that files of the copy import, without the copy's."""
+    root, package = os.path.split(folder)
+    names = {match.decode() for text in texts for match in _IMPORT.findall(text)}
+    for name in sorted(names - {package}):
+        if filesystem.is_folder(f"{root}/{name}") and not filesystem.is_link(f"{root}/{name}"):
+            yield from (text for _, text in _read_files(f"{root}/{name}"))
 
 
 def _read_files(folder: str) -> Iterator[tuple[str, bytes]]:

@@ -135,9 +135,10 @@ def _always_sleeps(config: Config) -> bool:
     """Return whether the engine sleeps whatever `free_cache_engine` says: vLLM 0.7.0 and later, and SGLang.
 
     Earlier ones keep their cache. Source: verl 0.3.0.post1 and 0.4.1 `workers/sharding_manager/fsdp_vllm.py` and
-    `fsdp_sglang.py` (__exit__); 0.5.0 reads the setting, and so do copies that pass it to vLLM.
+    `fsdp_sglang.py` (__exit__); 0.5.0 reads the setting, and so do copies that pass it to vLLM. Only a stated vLLM is
+    an earlier one: the `vllm<=0.6.3` of verl's own setup.py stayed in copies whose code supports later ones.
     """
-    is_old_vllm = config.releases.is_certainly_at_least("vllm", "0.7.0") is False
+    is_old_vllm = config.releases.is_stated("vllm") and config.releases.is_certainly_at_least("vllm", "0.7.0") is False
     copy = config.evidence.vocabulary
     modes = None if copy is None else copy.code.find_passed_values("__init__", "LLM", "enable_sleep_mode")
     if modes and True not in modes:

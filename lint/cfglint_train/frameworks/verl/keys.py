@@ -8,7 +8,8 @@ from operator import eq
 
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_train.documents.document import MISSING, Delete, Document, Rename, Route, Unknown
-from cfglint_train.documents.shell.script import Argument
+from cfglint_train.documents.shell.script import Argument, Invocation
+from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.flag_parser import RefusedWord
@@ -19,6 +20,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
 from cfglint_train.frameworks.loaders import HYDRA
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
+from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
     find_entry,
@@ -32,7 +34,14 @@ from cfglint_train.frameworks.verl.settings import (
     is_in_tree,
     look_up,
 )
-from cfglint_train.frameworks.verl.words import ENGINE_GROUP, HydraWord, is_of_other_tree, is_setting, list_words
+from cfglint_train.frameworks.verl.words import (
+    ENGINE_GROUP,
+    HydraWord,
+    is_of_other_tree,
+    is_setting,
+    list_strays,
+    list_words,
+)
 from cfglint_train.plan.origin import Place
 
 
@@ -69,9 +78,11 @@ class VerlKeys(Keys):
         return schema.get("x-interpolation", schema.get("default", MISSING))
 
     def is_declared(self, config: Config, route: Route) -> bool:
-        """Return whether a setting may be of a tree that cfglint does not compose: a recipe's or a fork's."""
-        invocation = get_invocation(config)
+        """Return whether a setting may be of a tree that cfglint does not compose, or of code that it does not read."""
+        invocation, word, copy = get_invocation(config), find_word(config, route), config.evidence.vocabulary
         if not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys:
+            return True
+        if word is not None and word.head.sign and copy is not None and copy.code.is_read_beside(str(route[-1])):
             return True
         return invocation is not None and is_of_other_tree(invocation, route)
 
@@ -124,6 +135,16 @@ class VerlKeys(Keys):
             )
         except ValueError:
             return False
+
+    def find_leftovers(self, config: Config) -> tuple[Word, ...]:
+        """Return the words of verl's own programs that are neither options of Hydra nor overrides."""
+        invocation = get_invocation(config)
+        is_own = invocation is not None and (is_ppo_program(invocation) or is_sft_program(invocation))
+        return tuple(list_strays(invocation)) if invocation is not None and is_own else ()
+
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
+        """Return whether a blank word is an override for Hydra, which refuses it."""
+        return any(word is invocation.words[index] for word in self.find_leftovers(config))
 
     def list_refused_words(self, config: Config) -> Iterator[RefusedWord]:
         """Yield the words that Hydra refuses: `+` on a key that exists, `~` on one that does not, and broken values."""

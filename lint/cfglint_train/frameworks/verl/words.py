@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from cfglint_train.documents.document import (
     Append,
@@ -166,6 +167,20 @@ def list_words(invocation: Invocation) -> list[HydraWord]:
 def _read_words(invocation: Invocation) -> list[HydraWord]:
     arguments = _skip_options(word.text for word in invocation.words)
     return [word for index, _ in arguments if (word := read_word(invocation, index)) is not None]
+
+
+def list_strays(invocation: Invocation) -> Iterator[Word]:
+    """Yield the words that Hydra refuses because they are no overrides (`a.b = c`, or a blank after a backslash).
+
+    Words of a text that users replace are left out.
+    """
+    words = [invocation.words[index] for index, text in _skip_options(word.text for word in invocation.words) if text]
+    before = ""
+    for is_stray, group in groupby(words, lambda word: word.is_known and parse_head(word.text) is None):
+        alike = list(group)
+        if is_stray and not any(_PLACEHOLDER.search(text) for text in (before, *(word.text for word in alike))):
+            yield from alike
+        before = alike[-1].text
 
 
 def _skip_options(words: Iterable[str]) -> Iterator[tuple[int, str]]:
