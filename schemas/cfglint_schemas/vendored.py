@@ -31,8 +31,8 @@ class CopyCode(Protocol):
     def has_condition(self, words: Collection[str], stops: bool) -> bool:
         """Return whether a condition contains all `words`; with `stops`, only conditions that end the program count."""
 
-    def is_read_beside(self, name: str) -> bool:
-        """Return whether a package that the copy imports, and that lies beside it, reads a key of a configuration."""
+    def can_read(self, name: str) -> bool:
+        """Return whether code of the copy, or of a package beside it, may read a key added to a configuration."""
 
     def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
         """Return the values that calls of `callee_name` in a function pass as a keyword argument.

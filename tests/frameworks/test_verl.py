@@ -560,12 +560,51 @@ def test_a_copy_with_settings_of_its_own_may_set_a_value_that_is_null(word, seve
     assert [finding.severity for finding in findings] == [severity]
 
 
-@for_each(("read", "count"), [("config.algorithm.penalty", 0), ('config.algorithm.get("penalty")', 0), ("penalty", 1)])
-def test_a_package_beside_a_copy_may_read_what_a_word_adds(read, count, tmp_path):
+RECIPE = """\
+hydra:
+  searchpath:
+    - file://verl/trainer/config
+defaults:
+  - ppo_trainer
+  - _self_
+data:
+  extra: 1
+"""
+RECIPE_MAIN = '@hydra.main(config_path="config", config_name="mine", version_base=None)\ndef main(config): ...\n'
+
+
+@for_each(("word", "codes"), [
+    ("data.extra=2", []),
+    ("data.other=2", ["KEY001"]),
+    ("+data.other=2", []),  # code of the recipe may read it
+    ("+data.extra=2", ["KEY006"]),
+    ("--config-name=mine data.other=2", []),
+    ("data@data=mine data.other=2", []),
+])  # fmt: skip
+def test_a_recipe_beside_a_copy_composes_its_tree(word, codes, tmp_path):
+    copy_verl(tmp_path)
+    (tmp_path / "recipe" / "mine" / "config").mkdir(parents=True)
+    (tmp_path / "recipe" / "mine" / "config" / "mine.yaml").write_text(RECIPE)
+    (tmp_path / "recipe" / "mine" / "main_mine.py").write_text(f"import hydra\n{RECIPE_MAIN}")
+    command = ("python3 -m recipe.mine.main_mine", *BASE[1:3], "trainer.save_freq=1", word)
+    (tmp_path / "run.sh").write_text(" ".join(command))
+    findings = lint(tmp_path, build_options(select=["KEY"])).findings
+    assert [finding.code for finding in findings if finding.severity == "error"] == codes
+
+
+@for_each(("package", "read", "count"), [
+    ("agents", "config.algorithm.penalty", 0),
+    ("agents", 'config.algorithm.get("penalty")', 0),
+    ("agents", "penalty", 1),
+    ("others", "config.algorithm.penalty", 1),
+    ("verl/trainer", "config.penalty", 0),
+    ("verl/trainer", "config.actor.penalty", 1),
+])  # fmt: skip
+def test_code_of_a_copy_and_of_a_package_beside_it_may_read_what_a_word_adds(package, read, count, tmp_path):
     copy_verl(tmp_path)
     (tmp_path / "verl" / "trainer" / "main_ppo.py").write_text("from agents.loop import run\n")
-    (tmp_path / "agents").mkdir()
-    (tmp_path / "agents" / "loop.py").write_text(f"def run(config):\n    return {read}\n")
+    (tmp_path / package).mkdir(exist_ok=True)
+    (tmp_path / package / "loop.py").write_text(f"def run(config):\n    return {read}\n")
     command = ("python3 -m verl.trainer.main_ppo", "+algorithm.penalty=0.1", "trainer.save_freq=1")
     (tmp_path / "run.sh").write_text(" ".join(command))
     assert len(list_messages(tmp_path, "KEY001")) == count

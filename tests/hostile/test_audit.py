@@ -96,7 +96,7 @@ def test_a_command_stays_in_the_repository(repository: Path, tmp_path: Path, wor
     assert not trap.exists(), trap.read_text()
     events = {tuple(line.split("\t")[:2]) for line in report.read_text().splitlines()}
     assert len(events) > 100
-    may_read = (*INSTALLED, str(program.parent), str(repository), str(cache), os.devnull)
+    can_read = (*INSTALLED, str(program.parent), str(repository), str(cache), os.devnull)
     may_write = (str(cache), os.devnull, *([str(repository)] if words in WRITING else []))
     for kind, what in sorted(events):
         assert kind in ("read", "write", "exec"), (kind, what)
@@ -105,7 +105,7 @@ def test_a_command_stays_in_the_repository(repository: Path, tmp_path: Path, wor
             assert what.startswith("<frozen ") or is_below(os.path.realpath(compiler), INSTALLED), what
         elif kind == "write":
             assert is_below(what, may_write), what
-        elif not is_below(what, may_read):
+        elif not is_below(what, can_read):
             # Settings in folders above a repository belong to its user.
             assert what in map(str, repository.parents), what
     assert read_files(tmp_path / "outside") == outside

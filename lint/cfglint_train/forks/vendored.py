@@ -88,7 +88,10 @@ def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy
 def load_copy(root: str, manifest: FrameworkManifest) -> Copy:
     """Return the copy whose package is in the folder `root`, or raise `UnreadableCopyError`."""
     assert manifest.layout is not None
-    return Copy(get_package_folder(root, manifest), _read_texts(root, manifest.layout.parts, manifest.layout.suffixes))
+    files = _read_texts(root, manifest.layout.parts, manifest.layout.suffixes)
+    programs = [path for folder in manifest.layout.program_folders for path in _list_programs(root, folder)]
+    files.update(_read_texts(root, programs, manifest.layout.suffixes) if programs else {})
+    return Copy(get_package_folder(root, manifest), files)
 
 
 def _read_texts(root: str, parts: Collection[str], suffixes: tuple[str, ...]) -> dict[str, str]:
@@ -216,6 +219,15 @@ def _list_files(root: str, parts: Iterable[str], suffixes: tuple[str, ...] = (".
             relative = regular_files.normalize_path(os.path.relpath(folder, root))
             modules = (name for name in sorted(names) if name.endswith(suffixes) and name.count(".") == 1)
             yield from (f"{relative}/{name}" for name in modules)
+
+
+def _list_programs(root: str, folder: str) -> Iterator[str]:
+    """Yield the programs below a folder, which have `main` in their names, and the folders with YAML beside them."""
+    for path in _list_files(root, (folder,)):
+        place, _, name = path.rpartition("/")
+        if "main" in name:
+            yield path
+            yield f"{place}/config"
 
 
 def build_vocabulary(

@@ -58,6 +58,8 @@ class SourceLayout(Frozen):
     """Former names of the package's folder -> the releases that had them (`<0.8.0`)."""
     suffixes: tuple[str, ...] = (".py",)
     """Endings of the files in `parts` that are read."""
+    program_folders: tuple[str, ...] = ()
+    """Folders whose programs (`main_x.py`) are read too, with the YAML files of the folders beside them."""
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -169,7 +171,8 @@ def _build_manifest(name: str, folder: str, content: Mapping[str, Any]) -> Frame
 def _build_layout(content: Mapping[str, Any]) -> SourceLayout:
     versions, former = content.get("versions", {}), content.get("former", {})
     suffixes = tuple(content.get("suffixes", (".py",)))
-    return SourceLayout(tuple(content["marks"]), tuple(content["parts"]), versions, former, suffixes)
+    programs = tuple(content.get("programs", ()))
+    return SourceLayout(tuple(content["marks"]), tuple(content["parts"]), versions, former, suffixes, programs)
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from posixpath import dirname, join, normpath
 from typing import Any, Final
 
 from cfglint_schemas.readers.hydra import ConfigFolder, Tree
@@ -37,6 +38,11 @@ _ALIAS: Final = compile_on_use(
 """Assignments that give a mapping of the whole tree, or a copy of it, to a variable."""
 _WHOLE_TREE: Final = compile_on_use(r"\b(?:config|cfg)\.(?:trainer|actor_rollout_ref)\.")
 """Text of modules whose `self.config` is the whole tree."""
+_MAIN_PROGRAM: Final = "verl/trainer/main_ppo.py"
+_MAIN: Final = compile_on_use(r"@hydra\.main\(([^()]*)\)")
+_MAIN_ARGUMENT: Final = compile_on_use(r"""\b(config_path|config_name)\s*=\s*["']([\w./-]+)["']""")
+_SEARCH_PATH: Final = compile_on_use(r"(?m)^\s*-\s*[\"']?(file|pkg)://([\w./-]+)[\"']?\s*$")
+"""Folders in which Hydra looks for further configurations; `file://` begins at the working folder, the copy's root."""
 _OTHER_PROGRAMS: Final = ("main_generation.py", "main_generation_server.py", "main_eval.py")
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
 _SECTIONS: Final = {
@@ -73,6 +79,8 @@ class _Entry(Frozen):
 
     name: str
     tree: Tree
+    is_own: bool = True
+    """False for the tree of a recipe's or a fork's program."""
 
 
 def read(package: str, source: Source) -> ReleaseTable:
@@ -101,6 +109,25 @@ def _compose_entries(source: Source) -> Iterator[_Entry]:
         own_configs = ConfigFolder(source.tree, folder, _FOLDER)
         for name in ConfigFolder(source.tree, folder).list_options(""):
             yield from _try_to_compose(own_configs, name, name, {})
+    yield from _compose_programs(source)
+
+
+def _compose_programs(source: Source) -> Iterator[_Entry]:
+    """Yield the trees of the programs with `@hydra.main` that verl does not ship, under the names of their modules."""
+    for path, text in source.tree.files.items():
+        is_shipped = path == _MAIN_PROGRAM or path.startswith("verl/experimental/") or path.endswith(_OTHER_PROGRAMS)
+        for call in _MAIN.findall(text) if path.endswith(".py") and not is_shipped else ():
+            stated = dict(_MAIN_ARGUMENT.findall(call))
+            if stated.keys() != {"config_path", "config_name"}:
+                continue
+            folder = normpath(join(dirname(path), stated["config_path"]))
+            name = stated["config_name"].removesuffix(".yaml")
+            places = _SEARCH_PATH.findall(source.tree.files.get(f"{folder}/{name}.yaml", ""))
+            others = (place.replace(".", "/") if kind == "pkg" else place.rstrip("/") for kind, place in places)
+            module = path.removesuffix(".py").replace("/", ".")
+            for entry in _try_to_compose(ConfigFolder(source.tree, folder, *others), module, name, {}):
+                if _ROLLOUT.partition(".")[0] in entry.tree:
+                    yield entry._replace(is_own=False)
 
 
 def _try_to_compose(configs: ConfigFolder, entry: str, name: str, choices: dict[str, str]) -> Iterator[_Entry]:
@@ -171,7 +198,8 @@ class _TreeReader:
     def _add_read_keys(self, entry: _Entry, route: tuple[str, ...], keys: dict[str, TableKey]) -> None:
         """Add the keys that the code looks up in a mapping, and that no tree has as a group of another engine."""
         for key in sorted(key for place, key in self._read[entry.name.startswith("sft")] if _matches(route, place)):
-            if not any(isinstance(_get(other.tree, (*route, key)), dict) for other in self._entries):
+            trees = [other.tree for other in self._entries if other.is_own]
+            if not any(isinstance(_get(tree, (*route, key)), dict) for tree in trees):
                 keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
 
     def _form_name(self, entry: _Entry, route: tuple[str, ...]) -> str:

@@ -59,13 +59,17 @@ class CopiedCode:
             self._passed_values[query] = frozenset(_find_constant(call, argument) for call in calls) if calls else None
         return self._passed_values[query]
 
-    def is_read_beside(self, name: str) -> bool:
-        """Return whether a package that the copy imports, and that lies beside it, reads a key of a configuration."""
+    def can_read(self, name: str) -> bool:
+        """Return whether code may read a key that is added to a configuration.
+
+        The copy may read it from a variable `config`, which can be any mapping; a package that the copy imports, and
+        that lies beside it, also from a mapping of the whole configuration.
+        """
         if self._beside is None:
             self._beside = list(_read_beside(self._folder, self._load_files().values()))
-        word = re.escape(name.encode())
-        read = re.compile(rb"(?:config|cfg)(?:\.\w+)*(?:\.|(?:\.get\(|\[)\s*[\"'])" + word + rb"\b")
-        return any(read.search(text) for text in self._beside)
+        key = rb"(?:\.|(?:\.get\(|\[)\s*[\"'])" + re.escape(name.encode()) + rb"\b"
+        inside, outside = re.compile(rb"\b(?:config|cfg)" + key), re.compile(rb"(?:config|cfg)(?:\.\w+)*" + key)
+        return any(map(inside.search, self._load_files().values())) or any(map(outside.search, self._beside))
 
     def _load_files(self) -> dict[str, bytes]:
         if self._texts is None:

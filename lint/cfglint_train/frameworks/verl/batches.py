@@ -15,7 +15,7 @@ from cfglint_train.frameworks.framework import EvenBatch
 from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
-from cfglint_train.frameworks.verl.settings import find_origin, has_known_tree, is_complete, is_easyr1, is_ppo, read
+from cfglint_train.frameworks.verl.settings import find_origin, has_own_trainer, is_complete, is_easyr1, is_ppo, read
 from cfglint_train.plan.fields import Plan
 
 _EXACT_SHARES: Final = "0.8.0"
@@ -43,7 +43,7 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
             answers = prompts * samples
             yield EvenBatch(text, answers, scoring, unit, "EasyR1 refuses to start", "rollout.batch", samples)
         return
-    if not ranks or plan.parallel.strategy is None or not has_known_tree(config):
+    if not ranks or plan.parallel.strategy is None or not has_own_trainer(config):
         return
     dynamic = is_dynamic(config)
     if prompts and dynamic is not None:

@@ -30,6 +30,7 @@ from cfglint_train.frameworks.verl.settings import (
     get_vocabulary,
     has_entry,
     has_known_tree,
+    has_own_trainer,
     is_complete,
     is_in_tree,
     look_up,
@@ -82,17 +83,19 @@ class VerlKeys(Keys):
         invocation, word, copy = get_invocation(config), find_word(config, route), config.evidence.vocabulary
         if not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys:
             return True
-        if word is not None and word.head.sign and copy is not None and copy.code.is_read_beside(str(route[-1])):
+        if invocation is not None and is_of_other_tree(invocation, route):
             return True
-        return invocation is not None and is_of_other_tree(invocation, route)
+        if word is None or not word.head.sign or copy is None:
+            return False
+        return not has_own_trainer(config) or copy.code.can_read(str(route[-1]))
 
     def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""
-        return has_known_tree(config)
+        return has_own_trainer(config)
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
         """Report a command whose program the release lacks."""
-        if has_entry(config) or not has_known_tree(config):
+        if has_entry(config) or not has_own_trainer(config):
             return None
         last = get_release(config)
         is_stated = config.releases.is_stated("verl")

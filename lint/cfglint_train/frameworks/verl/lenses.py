@@ -28,6 +28,7 @@ from cfglint_train.frameworks.verl.settings import (
     has_defaults,
     has_key,
     has_known_tree,
+    has_own_trainer,
     is_easyr1,
     is_ppo,
     put,
@@ -295,7 +296,7 @@ def _read_coefficient(config: Config) -> Iterator[Triple]:
         if is_on and (coefficient > largest[1] or largest[1] == 0):
             is_stated = any(config.has(*route) for route in parse_routes(*names))
             largest = (largest[0], coefficient, find_origin(config, *(names if is_stated else switch)))
-    if has_known_tree(config):  # the loss of another program may need the reference's outputs
+    if has_own_trainer(config):  # the loss of another program may need the reference's outputs
         yield largest
 
 

@@ -48,7 +48,7 @@ def get_invocation(config: Config) -> Invocation | None:
 
 def find_entry(config: Config) -> str:
     """Return the entry point of the vocabulary whose tree the run composes."""
-    return config.compute_once(_find_entry)
+    return _find_composed_program(config) or config.compute_once(_find_entry)
 
 
 def _find_entry(config: Config) -> str:
@@ -96,7 +96,7 @@ def has_known_tree(config: Config) -> bool:
 
     Programs of recipes and forks compose trees of their own, and a YAML file may extend nothing.
     """
-    return config.compute_once(_has_known_tree)
+    return bool(_find_composed_program(config)) or config.compute_once(_has_known_tree)
 
 
 def _has_known_tree(config: Config) -> bool:
@@ -109,14 +109,33 @@ def _has_known_tree(config: Config) -> bool:
     return bool(programs) and is_own and bool(list_bases(config.document))
 
 
+def has_own_trainer(config: Config) -> bool:
+    """Return whether verl's own program trains with a tree of verl's package, not a program of a recipe or a fork."""
+    invocation = get_invocation(config)
+    return has_known_tree(config) if invocation is None else _composes_own_tree(invocation)
+
+
+def _find_composed_program(config: Config) -> str:
+    """Return the program of a command, if the vocabulary has the tree that it composes, or an empty string."""
+    invocation = get_invocation(config)
+    program = "" if invocation is None else invocation.program.removesuffix(".py").replace("/", ".")
+    if invocation is None or program not in get_vocabulary(config).entries:
+        return ""
+    is_changed = find_config_name(invocation) is not None or bool(find_other_engine(invocation))
+    return "" if is_changed or _has_chosen_files(invocation) else program
+
+
 def _composes_own_tree(invocation: Invocation) -> bool:
     """Return whether a command composes a tree of verl's package: no other folder, and no file of a group by choice."""
     engine, is_sft = find_other_engine(invocation), is_sft_program(invocation)
-    if not is_sft and not is_ppo_program(invocation):
+    if (not is_sft and not is_ppo_program(invocation)) or _has_chosen_files(invocation):
         return False
+    return not engine or (not is_sft and f"ppo_{engine}_trainer" in load("verl").entries)
+
+
+def _has_chosen_files(invocation: Invocation) -> bool:
     words = list_words(invocation)
-    has_own_files = any(word.head.is_group or word.head.key == "hydra.searchpath" for word in words)
-    return not has_own_files and (not engine or (not is_sft and f"ppo_{engine}_trainer" in load("verl").entries))
+    return any(word.head.is_group or word.head.key == "hydra.searchpath" for word in words)
 
 
 def has_defaults(config: Config) -> bool:
