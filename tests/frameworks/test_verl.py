@@ -488,6 +488,19 @@ def test_older_releases_put_the_engine_to_sleep_whatever_the_setting_says(releas
     assert run.plan.rollout.sleep is expected
 
 
+@for_each(("model", "is_packed", "expected"), [
+    ("Qwen/Qwen2.5-VL-7B-Instruct", True, "flash"),
+    ("Qwen/Qwen2.5-VL-7B-Instruct", False, "eager"),
+    ("Qwen/Qwen2.5-7B-Instruct", True, "eager"),
+])  # fmt: skip
+def test_verl_replaces_the_attention_of_some_models(model, is_packed, expected, tmp_path):
+    attention = "+actor_rollout_ref.model.override_config.attn_implementation=eager"
+    padding = f"actor_rollout_ref.model.use_remove_padding={is_packed}"
+    write_command(tmp_path, f"actor_rollout_ref.model.path={model}", attention, padding)
+    (run,) = list_runs(tmp_path)
+    assert run.plan.activations.attention == expected
+
+
 @for_each(("mode", "expected"), [("True", True), ("config.free_cache_engine", False)])
 def test_a_copy_of_an_older_release_may_read_whether_the_engine_sleeps(mode, expected, tmp_path):
     shutil.copytree(ACCEPTANCE / "vendored-copy-with-a-key-of-its-own-near-miss" / "verl", tmp_path / "verl")

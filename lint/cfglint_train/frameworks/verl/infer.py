@@ -19,6 +19,8 @@ from cfglint_train.plan.fields import Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
+_REPLACED_ATTENTION: Final = ("qwen2_vl_text", "qwen2_5_vl_text", "glm4v_text")
+"""Models whose attention is replaced if padding is removed or the sequence is split (verl 0.9.1)."""
 POOL: Final = "global"
 """Name of the GPU pool that all models of a job share (trainer/main_ppo.py, `global_pool`)."""
 
@@ -42,6 +44,7 @@ def infer(job: Job) -> None:
         plan.infer(field, value, "verl builds it so")
     _infer_precision(job)
     _infer_engine(job)
+    _infer_attention(job)
     if not is_ppo(config):
         plan.infer("sequence.packing", False, "a trainer that always pads")
         plan.infer("sequence.padding", "max_length", "a trainer that always pads")
@@ -65,6 +68,15 @@ def _infer_precision(job: Job) -> None:
         plan.infer(
             "optimizer.state_bits", 32 if dtype == "fp32" else 16, "optimizer states have the dtype of the weights"
         )
+
+
+def _infer_attention(job: Job) -> None:
+    """Infer flash attention where verl replaces the layers' own (`models/transformers/monkey_patch.py`)."""
+    is_replaced = job.architecture is not None and job.architecture.model_type in _REPLACED_ATTENTION
+    is_packed = read(job.main, PLAIN.boolean, *key.REMOVE_PADDING) or get_context_size(job.main) > 1
+    if is_replaced and is_packed and job.plan.get("activations.attention") == "eager":
+        note = "verl replaces the attention of this model"
+        job.plan.put("activations.attention", "flash", Origin("inferred", note=note))
 
 
 def _infer_engine(job: Job) -> None:
