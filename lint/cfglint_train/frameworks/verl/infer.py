@@ -188,6 +188,16 @@ def _infer_roles(job: Job) -> None:
         job.plan.infer("model.roles", roles, "the models of trainer/ppo/ray_trainer.py")
 
 
+def _keeps_root(config: Config) -> bool:
+    """Return whether the reference's root unit stays gathered after its passes.
+
+    workers/engine/fsdp/transformer_impl.py (EngineEvalModeCtx), which all workers use since 0.8.0, frees it only if
+    `fsdp_size` is stated. Those before free it on several GPUs (0.7.1 workers/fsdp_workers.py, compute_ref_log_prob).
+    """
+    size = read(config, PLAIN.integer, *key.REFERENCE_SHARD_SIZE)
+    return not is_before(config, "0.8.0") and (size or 0) <= 0
+
+
 def _list_roles(job: Job) -> Iterator[Role]:
     """Yield the models that share the GPUs, or none if which they are is unknown."""
     config, plan = job.main, job.plan
@@ -202,7 +212,7 @@ def _list_roles(job: Job) -> Iterator[Role]:
         plan.infer("method.reference_model", "none", "the reference is a role")
         if reference:
             plan.infer("method.reference_offload", True, "FSDP keeps the reference on the host")
-            yield Role("reference", model, False, nodes, gpus, POOL, offload=True)
+            yield Role("reference", model, False, nodes, gpus, POOL, offload=True, keeps_root=_keeps_root(config))
     if critic:
         source = read(config, PLAIN.string, *key.CRITIC_MODEL)
         tokens = read(config, COUNT, *key.CRITIC_TOKENS)
