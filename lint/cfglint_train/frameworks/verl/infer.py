@@ -154,11 +154,17 @@ def _infer_losses(job: Job) -> None:
     coefficient = read(config, PLAIN.number, *key.ENTROPY)
     if coefficient is None:
         return
+    # 0.8.0 workers/engine/fsdp/transformer_impl.py, prepare_model_outputs: with padding, the logits of all tokens are
+    # cut out of the padded ones, and their entropy is not compiled. Earlier code takes those of the answers only.
+    is_padded = read(config, PLAIN.boolean, *key.REMOVE_PADDING) is False and not is_before(config, "0.8.0")
     if coefficient != 0 or read(config, PLAIN.boolean, *key.COUNTS_ENTROPY):
-        is_compiled = read(config, PLAIN.boolean, *key.COMPILE) is not False
+        is_compiled = read(config, PLAIN.boolean, *key.COMPILE) is not False and not is_padded
         plan.infer(
             "activations.fused_loss", "policy_entropy" if is_compiled else "policy_entropy_eager", "entropy_coeff"
         )
+        return
+    if is_padded:
+        plan.infer("activations.fused_loss", "policy_padded", "use_remove_padding")
         return
     temperature = read(config, PLAIN.number, *key.TEMPERATURE)
     is_scaled = is_before(config, "0.9.0") or temperature != 1
