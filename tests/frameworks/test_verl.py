@@ -319,6 +319,33 @@ def test_roles_follow_the_algorithm(words, expected, tmp_path):
     assert [role.name for role in run.plan.model.roles or ()] == expected
 
 
+@for_each(("words", "release", "expected"), [
+    ((), "0.9.1", True),
+    ((), "0.8.0", True),
+    ((), "0.7.1", False),
+    (("actor_rollout_ref.ref.fsdp_config.fsdp_size=-1",), "0.9.1", True),
+    (("actor_rollout_ref.ref.fsdp_config.fsdp_size=4",), "0.9.1", False),
+])  # fmt: skip
+def test_a_reference_keeps_its_root_on_the_gpu(words, release, expected, tmp_path):
+    write_command(tmp_path, "actor_rollout_ref.actor.use_kl_loss=True", *words, release=release)
+    (run,) = list_runs(tmp_path)
+    assert run.plan.model.roles[1].keeps_root is expected
+
+
+@for_each(("words", "release", "expected"), [
+    ((), "0.9.1", "policy_padded"),
+    ((), "0.8.0", "policy_padded"),
+    ((), "0.7.1", "policy_scaled"),
+    (("actor_rollout_ref.actor.entropy_coeff=0.01",), "0.9.1", "policy_entropy_eager"),
+    (("actor_rollout_ref.actor.entropy_coeff=0.01",), "0.7.1", "policy_entropy"),
+    (("actor_rollout_ref.model.use_fused_kernels=True",), "0.9.1", "policy_fused"),
+])  # fmt: skip
+def test_log_probabilities_of_padded_sequences(words, release, expected, tmp_path):
+    write_command(tmp_path, "actor_rollout_ref.model.use_remove_padding=False", *words, release=release)
+    (run,) = list_runs(tmp_path)
+    assert run.plan.activations.fused_loss == expected
+
+
 YAML = """\
 defaults:
   - ppo_trainer

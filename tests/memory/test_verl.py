@@ -215,6 +215,14 @@ def test_a_reference_waits_on_the_host() -> None:
     assert 4 * LLAMA_8B.parameters <= on_host <= 1.3 * 4 * LLAMA_8B.parameters
 
 
+@pytest.mark.parametrize(("strategy", "shards", "kept"), [("fsdp1", 8, 1), ("fsdp1", 1, 0), ("fsdp2", 8, 0)])
+def test_a_reference_leaves_its_root_gathered(strategy: str, shards: int, kept: int) -> None:
+    """Keep embedding, output matrix and final norm in 16 bits on every GPU, if several share the rest."""
+    reference = Role("reference", NAME, False, 1, 8, "global", offload=True, keeps_root=True)
+    job = make_job(reference, parallel__strategy=strategy, parallel__shard_size=shards)
+    assert sum_in(job, "backward", "other models") == kept * 2 * ROOT
+
+
 @pytest.mark.parametrize(("kind", "each"), [("policy", 2), ("policy_entropy_eager", 14), ("none", 6)])
 def test_scoring_holds_the_logits_of_the_loss(kind: str, each: int) -> None:
     job = make_job(activations__fused_loss=kind, rollout__micro=16, rollout__sync_bucket=None, rollout__utilization=0.1)
@@ -262,7 +270,7 @@ def test_ranks_that_share_a_sequence_score_a_part_of_it() -> None:
 @pytest.mark.parametrize("strategy", ["fsdp1", "fsdp2"])
 def test_the_arithmetic_of_every_phase_is_shown(strategy: str) -> None:
     critic = Role("critic", NAME, True, 1, 8, "global", offload=True, micro=2)
-    reference = Role("reference", NAME, False, 1, 8, "global", offload=True)
+    reference = Role("reference", NAME, False, 1, 8, "global", offload=True, keeps_root=True)
     job = make_job(
         critic, reference, method__stage="ppo", parallel__strategy=strategy, rollout__train_sleep=True,
         rollout__weights_sleep=True, rollout__utilization=0.1, rollout__sleep_discards=None,

@@ -89,6 +89,8 @@ class Comparison(Frozen):
     """Memory to book for the job, in GiB."""
     smaller: float | None = None
     """Smaller reading in GiB if the unit of the figure is ambiguous; otherwise None."""
+    held_out: bool = False
+    """True if the row was predicted before it was known, and nothing is fitted to it."""
 
     @property
     def error(self) -> float | None:
@@ -214,6 +216,7 @@ def _build_head(row: Row) -> dict[str, Any]:
         "outcome": _parse_outcome(row),
         "bound": bool(_BOUND_FLAGS.intersection(row.get_words("flags"))) or row.get_text("value_kind") == "lower_bound",
         "measured": row.get_size("measured_gib"),
+        "held_out": row.get_text("split") == "holdout",
     }
 
 

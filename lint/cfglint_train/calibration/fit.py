@@ -1,9 +1,9 @@
 """Residual intervals, fitted to the errors of published rows by kind of job.
 
 A row counts if it states torch's allocated counter at the peak of training, in an unambiguous unit, and is graded exact
-or good. Rows that state the reserved counter are left out, because the allocator has its own coefficients. The rows of
-one set-up form a group. All frameworks have the same weight, and all groups of a framework share its weight equally,
-however many rows they have.
+or good, unless it is held out. Rows that state the reserved counter are left out, because the allocator has its own
+coefficients. The rows of one set-up form a group. All frameworks have the same weight, and all groups of a framework
+share its weight equally, however many rows they have.
 
 A kind with at least three groups from at least two frameworks has its own interval: the range of the residuals without
 the outer twentieth on each side, widened by 1 / number of frameworks to allow for frameworks that were not measured.
@@ -38,12 +38,13 @@ _TAIL: Final = 0.05
 def is_fit_evidence(row: Comparison) -> bool:
     """Return whether a row is used to fit intervals."""
     allocated = row.counter == "allocated" and row.scope == PEAK and row.grade in ("exact", "good")
-    return allocated and row.error is not None and row.smaller is None and not row.bound
+    return allocated and row.error is not None and row.smaller is None and not row.bound and not row.held_out
 
 
 def is_booking_evidence(row: Comparison) -> bool:
     """Return whether a row is used to fit the margins for booking: any counter of the peak of training."""
-    return row.scope == PEAK and row.grade in ("exact", "good") and row.error is not None and not row.bound
+    counted = row.scope == PEAK and row.grade in ("exact", "good") and row.error is not None
+    return counted and not row.bound and not row.held_out
 
 
 def group_by_kind(

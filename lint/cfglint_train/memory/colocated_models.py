@@ -22,6 +22,8 @@ class ColocatedModel(Frozen):
     """True if its shards stay on the host until they are used."""
     sleeps: bool = False
     """True if its optimizer states stay on the host until its update (verl's `optimizer_offload`)."""
+    keeps_root: bool = False
+    """True if FSDP1's root unit stays gathered after its passes; the model has the actor's architecture."""
 
 
 def find_colocated_models(
@@ -68,7 +70,8 @@ def find_colocated_models(
             offload = role.offload or (role.name == "reference" and reader.get("method.reference_offload"))
             offloaded = (ranks.zero_stage == 3 or ranks.fsdp) and bool(offload)
             size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
-            models.append(ColocatedModel(role.name, size, elements, offloaded=offloaded))
+            keeps_root = bool(role.keeps_root) and ranks.strategy == "fsdp1" and ranks.parameter_shards > 1
+            models.append(ColocatedModel(role.name, size, elements, offloaded=offloaded, keeps_root=keeps_root))
     return tuple(models)
 
 

@@ -136,7 +136,7 @@ def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
         MASTER: held.master,
         PAGED if setup.optimizer.paged else OPTIMIZER: held.optimizer,
         REFERENCE: held.reference,
-        OTHERS: held.neighbours,
+        OTHERS: held.neighbours + transients.compute_kept_roots(setup),
         UNSHARDED: held.persistent,
     }
     return {part: size for part, size in parts.items() if size}

@@ -55,6 +55,16 @@ def count_last_unit_elements(setup: Setup) -> float:
     return count_root_elements(setup)
 
 
+def compute_kept_roots(setup: Setup) -> float:
+    """Return the bytes of the root units that other models leave gathered after their passes.
+
+    FSDP1 does not free the root's weights after a forward pass, since a backward pass usually follows (torch 2.13
+    fsdp/_runtime_utils.py, _post_forward_reshard).
+    """
+    roots = sum(other.keeps_root for other in setup.neighbours)
+    return roots * setup.formats.gathered * count_last_unit_elements(setup) if roots else 0.0
+
+
 def count_unit_elements(setup: Setup) -> float:
     """Return the elements of the largest decoder layer, or of its largest tensor if FSDP gathers single tensors."""
     shape = setup.architecture

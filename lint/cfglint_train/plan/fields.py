@@ -116,6 +116,8 @@ class Role(Frozen):
     """Sequences per GPU in the updates of a trained model on the actor's GPUs, if the actor's batch does not count."""
     tokens_per_gpu: int | None = None
     """Token budget that replaces `micro`."""
+    keeps_root: bool | None = None
+    """True if the weights of an untrained model outside its layers stay gathered on each GPU after a pass of FSDP1."""
 
 
 class Model(Frozen):

@@ -167,11 +167,17 @@ def _infer_losses(job: Job) -> None:
     coefficient = read(config, PLAIN.number, *key.ENTROPY)
     if coefficient is None:
         return
+    # 0.8.0 workers/engine/fsdp/transformer_impl.py, prepare_model_outputs: with padding, the logits of all tokens are
+    # cut out of the padded ones, and their entropy is not compiled. Earlier code takes those of the answers only.
+    is_padded = read(config, PLAIN.boolean, *key.REMOVE_PADDING) is False and not is_before(config, "0.8.0")
     if coefficient != 0 or read(config, PLAIN.boolean, *key.COUNTS_ENTROPY):
-        is_compiled = read(config, PLAIN.boolean, *key.COMPILE) is not False
+        is_compiled = read(config, PLAIN.boolean, *key.COMPILE) is not False and not is_padded
         plan.infer(
             "activations.fused_loss", "policy_entropy" if is_compiled else "policy_entropy_eager", "entropy_coeff"
         )
+        return
+    if is_padded:
+        plan.infer("activations.fused_loss", "policy_padded", "use_remove_padding")
         return
     temperature = read(config, PLAIN.number, *key.TEMPERATURE)
     is_scaled = is_before(config, "0.9.0") or temperature != 1
@@ -201,6 +207,16 @@ def _infer_roles(job: Job) -> None:
         job.plan.infer("model.roles", roles, "the models of trainer/ppo/ray_trainer.py")
 
 
+def _keeps_root(config: Config) -> bool:
+    """Return whether the reference's root unit stays gathered after its passes.
+
+    workers/engine/fsdp/transformer_impl.py (EngineEvalModeCtx), which all workers use since 0.8.0, frees it only if
+    `fsdp_size` is stated. Those before free it on several GPUs (0.7.1 workers/fsdp_workers.py, compute_ref_log_prob).
+    """
+    size = read(config, PLAIN.integer, *key.REFERENCE_SHARD_SIZE)
+    return not is_before(config, "0.8.0") and (size or 0) <= 0
+
+
 def _list_roles(job: Job) -> Iterator[Role]:
     """Yield the models that share the GPUs, or none if which they are is unknown."""
     config, plan = job.main, job.plan
@@ -215,7 +231,7 @@ def _list_roles(job: Job) -> Iterator[Role]:
         plan.infer("method.reference_model", "none", "the reference is a role")
         if reference:
             plan.infer("method.reference_offload", True, "FSDP keeps the reference on the host")
-            yield Role("reference", model, False, nodes, gpus, POOL, offload=True)
+            yield Role("reference", model, False, nodes, gpus, POOL, offload=True, keeps_root=_keeps_root(config))
     if critic:
         source = read(config, PLAIN.string, *key.CRITIC_MODEL)
         tokens = read(config, COUNT, *key.CRITIC_TOKENS)

@@ -130,6 +130,7 @@ SCORE_MICRO: Final = (
 )
 SCORE_TOKENS: Final = (f"{_ROLLOUT}.log_prob_max_token_len_per_gpu",)
 REFERENCE_MICRO: Final = (f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu",)
+REFERENCE_SHARD_SIZE: Final = (f"{_REFERENCE}.fsdp_config.fsdp_size",)
 REFERENCE_TOKENS: Final = (f"{_REFERENCE}.log_prob_max_token_len_per_gpu",)
 
 ESTIMATOR: Final = ("algorithm.adv_estimator",)
