@@ -805,7 +805,7 @@ VERL = {
           - _self_
         data: {size: 1024, kwargs: {}}
         reward_model: {enable: false}
-        critic: {rate: 1}
+        critic: {_target_: verl.workers.config.Actor, rate: 1}
         actor_rollout_ref: {rollout: {length: 1}}
         turbo_config: {plan: {size: 1}}
         trainer:
@@ -843,6 +843,8 @@ VERL = {
             actor = omega_conf_to_dataclass(self.config.actor)
             if config.trainer.get("validate", True) or "more" in config.data:
                 return actor
+        def validate(config):
+            return build(None, config), omega_conf_to_dataclass(config.critic)
         def sample(data_config, model_config):
             return data_config.get("seed", 1), getattr(data_config, "order", None), model_config.heads
     """,
@@ -887,7 +889,7 @@ def test_verl_trees_are_composed_and_dataclasses_add_their_fields() -> None:
     assert trainer.keys["validate"].schema == {"x-absent": True, "x-unchecked": True}
     assert all("x-absent" in table.definitions["data"].keys[key].schema for key in ("more", "seed", "order"))
     assert set(table.definitions["reward_model"].keys) == {"enable", "own", "examined", "format_text"}
-    assert set(table.definitions["critic"].keys) == {"rate", "rating"}
+    assert set(table.definitions["critic"].keys) == {"_target_", "rate", "rating"}  # nothing calls `validate`
     rollout = table.definitions["actor_rollout_ref.rollout"].keys
     assert (
         rollout["second_length"].schema

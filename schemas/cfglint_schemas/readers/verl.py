@@ -67,6 +67,7 @@ _MAIN_CODE: Final = ("verl/experimental/", "verl/trainer/", "verl/utils/dataset/
 """Code whose variables have the names of mappings (`data_config`); elsewhere, `model_config` is a model's."""
 _BUILT: Final = compile_on_use(r"omega_conf_to_dataclass\(\s*(?:\w+\.)*?(?:config)\.([\w.]+)")
 """Calls that build a group of the configuration as a dataclass (verl/utils/config.py)."""
+_DEFINITION: Final = compile_on_use(r"(?m)^(?:def (\w+)|class )")
 _PASSED_ON: Final = compile_on_use(
     r"\w*(_nsight_options|_kwargs|kw_args)|override_\w+|ray_init|runtime_env|env_vars|teacher_models|turbo_config"
 )
@@ -219,13 +220,24 @@ class _TreeReader:
 def _find_built(source: Source) -> Iterator[str]:
     """Yield the places that calls of `omega_conf_to_dataclass` build, as the last parts of routes.
 
-    While a release has both kinds of workers, those of FSDP are the default ones (trainer.use_legacy_worker_impl).
+    A call in a function that nothing calls builds nothing. While a release has both kinds of workers, those of FSDP are
+    the default ones (trainer.use_legacy_worker_impl).
     """
     files = source.tree.files
     skipped = "/engine_workers.py" if source.tree.has_file("verl/workers/fsdp_workers.py") else "/fsdp_workers.py"
     for path, text in files.items():
         if path.endswith(".py") and not path.endswith(skipped) and "omega_conf_to_dataclass(" in text:
-            yield from _BUILT.findall(text)
+            for match in _BUILT.finditer(text):
+                function = _find_function(text, match.start())
+                uses = rf"(?<!def )\b{function}\("
+                if not function or any(re.search(uses, other) for other in files.values()):
+                    yield match[1]
+
+
+def _find_function(text: str, offset: int) -> str:
+    """Return the function of a module around an offset; an empty string for a method or none."""
+    definitions = list(_DEFINITION.finditer(text, 0, offset))
+    return definitions[-1][1] or "" if definitions else ""
 
 
 def _find_read(source: Source, is_sft: bool) -> Iterator[tuple[str, str]]:
