@@ -621,13 +621,15 @@ RECIPE_MAIN = '@hydra.main(config_path="config", config_name="mine", version_bas
     ("--config-name=mine data.other=2", []),
     ("data@data=mine data.other=2", []),
 ])  # fmt: skip
-def test_a_recipe_beside_a_copy_composes_its_tree(word, codes, tmp_path):
+@pytest.mark.parametrize("is_module", [True, False])
+def test_a_recipe_beside_a_copy_composes_its_tree(is_module, word, codes, tmp_path):
     copy_verl(tmp_path)
     (tmp_path / "recipe" / "mine" / "config").mkdir(parents=True)
     (tmp_path / "recipe" / "mine" / "config" / "mine.yaml").write_text(RECIPE)
     (tmp_path / "recipe" / "mine" / "main_mine.py").write_text(f"import hydra\n{RECIPE_MAIN}")
-    command = ("python3 -m recipe.mine.main_mine", *BASE[1:3], "trainer.save_freq=1", word)
-    (tmp_path / "run.sh").write_text(" ".join(command))
+    words = (*BASE[1:3], "trainer.save_freq=1", word)
+    script, program = ("run.sh", "-m recipe.mine.main_mine") if is_module else ("recipe/mine/run.sh", "main_mine.py")
+    (tmp_path / script).write_text(" ".join((f"python3 {program}", *words)))
     findings = lint(tmp_path, build_options(select=["KEY"])).findings
     assert [finding.code for finding in findings if finding.severity == "error"] == codes
 

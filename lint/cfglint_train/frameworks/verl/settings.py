@@ -116,13 +116,24 @@ def has_own_trainer(config: Config) -> bool:
 
 
 def _find_composed_program(config: Config) -> str:
-    """Return the program of a command, if the vocabulary has the tree that it composes, or an empty string."""
-    invocation = get_invocation(config)
-    program = "" if invocation is None else invocation.program.removesuffix(".py").replace("/", ".")
-    if invocation is None or program not in get_vocabulary(config).entries:
+    """Return the program of a command, if the vocabulary has the tree that it composes, or an empty string.
+
+    Its path begins at the root of the repository or at the script's folder.
+    """
+    invocation, entries = get_invocation(config), get_vocabulary(config).entries
+    if invocation is None or is_ppo_program(invocation):
         return ""
+    program = invocation.program.removesuffix(".py").replace("/", ".")
+    if program not in entries:
+        folder = os.path.dirname(os.path.abspath(config.document.path)).replace(os.sep, ".")
+        program = next((entry for entry in entries if _names_program(entry, folder, program)), "")
     is_changed = find_config_name(invocation) is not None or bool(find_other_engine(invocation))
     return "" if is_changed or _has_chosen_files(invocation) else program
+
+
+def _names_program(entry: str, folder: str, program: str) -> bool:
+    place = entry.removesuffix(f".{program}")
+    return place != entry and folder.endswith(f".{place}")
 
 
 def _composes_own_tree(invocation: Invocation) -> bool:
