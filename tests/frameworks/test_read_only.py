@@ -209,6 +209,8 @@ CANNOT = {
     ("axolotl", "precision.autocast"),
     ("axolotl", "precision.compute"),
     ("axolotl", "rollout.samples_per_prompt"),
+    ("easyr1", "parallel.offload_optimizer"),
+    ("easyr1", "sequence.length"),
     ("hf_scripts", "parallel.offload_optimizer"),
     ("hf_scripts", "parallel.sharding"),
     ("hf_scripts", "sequence.length"),
