@@ -22,6 +22,7 @@ SECTIONS = [
     ("accelerate", "accelerate.md", "## Keys", "## Left out"),
     ("trl", "trl.md", "## Keys", "## Left out"),
     ("verl", "verl.md", "## Keys", None),
+    ("easyr1", "easyr1.md", "## Keys", None),
 ]
 
 

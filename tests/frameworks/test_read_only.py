@@ -52,6 +52,13 @@ shards = {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_t
 given = TrainingArguments("out", bf16=True, optim="paged_adamw_8bit", fsdp="full_shard auto_wrap", fsdp_config=shards)
 Trainer(model, given)
 """
+EASYR1 = """\
+data: {rollout_batch_size: 64}
+worker:
+  actor: {padding_free: false, dynamic_batching: false, global_batch_size: 32, model: {lora: {rank: 8}}}
+  rollout: {n: 2}
+trainer: {nnodes: 1}
+"""
 MORE = {
     "v1.yaml": "model: Qwen/Qwen3-0.6B\ntrain_dataset: data.yaml\nmicro_batch_size: 2\n",
     "plain.yaml": LLAMAFACTORY,
@@ -60,6 +67,7 @@ MORE = {
     "lora.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain x --lora_rank 8 --zero_stage 2\n",
     "bits.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain x --lora_rank 8 --load_in_4bit\n",
     "fsdp2.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.strategy=fsdp2 trainer.nnodes=1\n",
+    "easyr1.yaml": EASYR1,
     "collects.py": COLLECTS,
     "trainer.py": TRAINER,
     "sharded.py": SHARDED,
@@ -201,6 +209,8 @@ CANNOT = {
     ("axolotl", "precision.autocast"),
     ("axolotl", "precision.compute"),
     ("axolotl", "rollout.samples_per_prompt"),
+    ("easyr1", "parallel.offload_optimizer"),
+    ("easyr1", "sequence.length"),
     ("hf_scripts", "parallel.offload_optimizer"),
     ("hf_scripts", "parallel.sharding"),
     ("hf_scripts", "sequence.length"),

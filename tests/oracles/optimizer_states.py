@@ -8,7 +8,7 @@ second step, which recomputes no projection. torchao compiles its step, unless T
 
 Needs torch and transformers, and the packages of the named optimizers among galore_torch, apollo_torch, adam_mini,
 schedulefree, came_pytorch, prodigyopt, lomo_optim, torch_optimi, bitsandbytes, torchao and llamafactory; an optimizer
-that is not installed is printed with `"skipped"`.
+that is not installed is printed with `"skipped"`. `kahan_adamw` is EasyR1's, from a checkout on PYTHONPATH (b44b311).
 """
 
 from __future__ import annotations
@@ -156,6 +156,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "schedule_free_sgd": make_optimizer("schedulefree", "SGDScheduleFree", foreach=True),
     "stable_adamw": make_optimizer("optimi", "StableAdamW", lr=1e-3),
     "optimi_adamw": make_optimizer("optimi", "AdamW", lr=1e-3, foreach=False),
+    "kahan_adamw": make_optimizer("verl.utils.torch_functional", "AnyPrecisionAdamW", lr=1e-3),
     "adamw_8bit": make_bitsandbytes("AdamW", optim_bits=8),
     "lion_8bit": make_bitsandbytes("Lion", optim_bits=8),
     "ademamix_8bit": make_bitsandbytes("AdEMAMix", optim_bits=8),

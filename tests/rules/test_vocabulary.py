@@ -63,6 +63,12 @@ BASES = {
         "precision": "amp_bf16",
         "save_folder": "out",
     },
+    "easyr1": {
+        "data": {"rollout_batch_size": 512},
+        "algorithm": {"adv_estimator": "remax"},
+        "worker": {"actor": {"model": {"model_path": "Qwen/Qwen2.5-0.5B"}}, "rollout": {"n": 5}},
+        "trainer": {"nnodes": 1},
+    },
     "deepspeed": {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
@@ -205,6 +211,8 @@ def write_repository(framework: str, over: dict, folder, beside: Sequence[str] =
         for name in beside:
             (folder / f"{name}.json").write_text(json.dumps(BASES[name]))
         (folder / "run.sh").write_text(f"accelerate launch --config_file config.yaml {LAUNCHED[host]}\n")
+    if framework == "easyr1":
+        (folder / "run.sh").write_text("python3 -m verl.trainer.main config=config.yaml\n")
     if framework == "llamafactory" and isinstance(over.get("deepspeed"), str):
         (folder / "run.sh").write_text("CUDA_VISIBLE_DEVICES=0 llamafactory-cli train config.yaml\n")
     if framework == "trl" and "resume_from_checkpoint" in over:

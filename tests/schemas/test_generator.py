@@ -196,6 +196,7 @@ def test_olmo_enumerations_go_by_name_and_nested_dataclasses_are_definitions() -
         "inner": {"$ref": "#/$defs/Inner", "x-computed": True},
         "rows": {"type": "array", "items": {"$ref": "#/$defs/Inner"}, "default": []},
         "limit": {"type": ["integer", "string"], "default": 10000},
+        "hidden": {"type": "integer", "default": 1},
     }
     assert table.definitions["Inner"].keys["strategy"].schema == {
         "x-external": "torch.distributed.fsdp.ShardingStrategy",

@@ -6,7 +6,7 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 - `clues`: syntax -> strings; a file that contains none of them is never parsed.
 - `vocabulary`: name of its vocabulary in `cfglint_schemas`, or of the `vocabulary.json` next to it (absent: cfglint
   reports none of its keys). `entry`: its entry point there, if it is not the usual entry point. `beside`: another
-  package whose releases also determine the keys. `forks`: vocabularies of its forks, whose files it reads as well.
+  package whose releases also determine the keys.
 - `tree`: layout of its source, to recognize a copy (absent: copies are ignored). `marks`: files and folders, at least
   one with Python in every copy. `parts`: files and folders that its settings are read from (empty: too many to read).
   `versions`: files that hold a copy's release, with a pattern whose groups are that release, joined by dots.
@@ -87,7 +87,6 @@ class FrameworkManifest(Frozen):
     patched_by: Mapping[str, Mapping[str, str]]
     rules: frozenset[str]
     folder: str
-    forks: tuple[str, ...]
 
 
 class Package(Frozen):
@@ -164,7 +163,6 @@ def _build_manifest(name: str, folder: str, content: Mapping[str, Any]) -> Frame
         content.get("patched_by", {}),
         frozenset(content.get("rules", ())),
         folder,
-        tuple(content.get("forks", ())),
     )
 
 
@@ -255,6 +253,13 @@ def list_config_words() -> tuple[str, ...]:
     """Return the beginnings of words that name the file of any framework."""
     words = (word for manifest in list_frameworks().values() for word in manifest.config_words)
     return tuple(dict.fromkeys(words))
+
+
+def remove_config_word(word: str) -> str:
+    """Return the path in a word, which a framework may want to begin with a name (`config=run.yaml`)."""
+    for beginning in list_config_words():
+        word = word.removeprefix(beginning)
+    return word
 
 
 def find_launcher_framework(program: str) -> str | None:

@@ -31,7 +31,7 @@ from cfglint_train.frameworks.launchers import (
     read_launch,
 )
 from cfglint_train.frameworks.lens import Config, LaunchArgument, Override
-from cfglint_train.frameworks.registry import find_launcher_framework, list_config_words
+from cfglint_train.frameworks.registry import find_launcher_framework, list_config_words, remove_config_word
 from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.repository import files
 from cfglint_train.repository.index import RepositoryIndex
@@ -336,16 +336,9 @@ def _get_module_file(invocation: Invocation) -> str:
     return "" if not is_module or invocation.program.endswith(".py") else f"{invocation.program.replace('.', '/')}.py"
 
 
-def _get_path(word: str) -> str:
-    """Return the path in a word, which a framework may want to begin with a name (`config=run.yaml`)."""
-    for beginning in list_config_words():
-        word = word.removeprefix(beginning)
-    return word
-
-
 def _get_file_name(path: str) -> str:
     """Return the file name at the end of a path."""
-    path = _get_path(path)
+    path = remove_config_word(path)
     name = path.rpartition("/")[2]
     return os.path.basename(os.path.normpath(path)) if name in ("", ".", "..") else name
 
@@ -362,7 +355,7 @@ def find_trailing_words(
     name = os.path.basename(config)
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
-        written = _get_path(word.text)
+        written = remove_config_word(word.text)
         if name in written and word.is_known and _is_config_path(written, config, document, invocation, repository):
             return words[index + 1 :]
     module_file = _get_module_file(invocation)

@@ -27,7 +27,12 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.launchers import can_shard
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import FrameworkManifest, find_candidates, find_framework_of_program
+from cfglint_train.frameworks.registry import (
+    FrameworkManifest,
+    find_candidates,
+    find_framework_of_program,
+    remove_config_word,
+)
 from cfglint_train.launches.absent_files import find_nearest
 from cfglint_train.launches.entries import can_train, get_program, get_program_name, resolve_program
 from cfglint_train.launches.examples import extract_scripts, list_examples
@@ -306,7 +311,7 @@ def _list_needed_files(
     else:
         word = _find_file_word(invocation)
         if word is not None and word.is_known and _CONFIGURATION.search(word.text):
-            yield word, word.text.removeprefix(f"{_OPTION}=")
+            yield word, remove_config_word(word.text.removeprefix(f"{_OPTION}="))
     composed = find_composed_file(invocation)
     if composed is not None and composed.end.startswith("/") and not composed.is_absolute:
         yield composed.word, composed.end.lstrip("/")
@@ -331,12 +336,12 @@ def collect_missing_files(
         title = _format_missing_program(document, invocation, sources, index) if framework is None else framework.title
         endings = _CONFIGURATION if framework is not None else _YAML
         word = next((word for word in invocation.words if word.is_known and endings.search(word.text)), None)
-        name = "" if word is None else word.text
+        name = "" if word is None else remove_config_word(word.text)
         composed = find_composed_file(invocation)
         if framework is not None and composed is not None and _names_own_file(document, invocation, framework, index):
             word, name = composed.word, composed.name
         if title and word is not None and not index.find_by_name(os.path.basename(name)):
-            missing.setdefault(word.text, []).append((invocation, word, title))
+            missing.setdefault(remove_config_word(word.text), []).append((invocation, word, title))
     return missing
 
 

@@ -123,6 +123,7 @@ _LOSSES: Final = {
     "policy_scaled": "log-probabilities from a kernel, of logits divided in place",
     "policy_copied": "log-probabilities from a kernel, of a divided copy",
     "policy_padded": "log-probabilities from a kernel, cut out of padded sequences",
+    "policy_cut": "log-probabilities from a kernel, cut out of padded sequences",
     "policy_entropy": "log-probabilities from a kernel, and compiled entropy",
     "policy_entropy_eager": "log-probabilities from a kernel, and entropy without compilation",
     "policy_entropy_chunks": "log-probabilities from a kernel, and entropy in chunks",

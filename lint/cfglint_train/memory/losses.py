@@ -43,12 +43,14 @@ POLICY: Final = Loss(6, 6, 10)
 # 0.9.1; `tests/memory/verl_losses.jsonl`). Without entropy, the gradient of flash-attn's kernel replaces the logits.
 # Before 0.9 they were divided by the temperature in place, whose gradient is a further tensor; 0.9 divides a copy. The
 # pass that scores computes the entropy in any case. Of several chunks, the row with eight is used. With padding, the
-# answers are cut out, which copies them, and the entropy is not compiled (derived from the same functions).
+# answers are cut out, which copies them, and the entropy is not compiled (derived from the same functions). EasyR1's
+# passes never compute it: `policy_cut` (hiyouga/EasyR1 b44b311, verl/workers/actor/dp_actor.py).
 POLICIES: Final[dict[str, Loss]] = {
     "policy": Loss(2, 2, 2, scored=2),
     "policy_scaled": Loss(2, 2, 4, scored=2),
     "policy_copied": Loss(4, 2, 4, scored=4),
     "policy_padded": Loss(4, 2, 6, scored=14),
+    "policy_cut": Loss(4, 2, 6, scored=4),
     "policy_entropy": Loss(2, 2, 6, scored=2),
     "policy_entropy_eager": Loss(14, 6, 20, scored=14),
     "policy_entropy_chunks": Loss(2, 2, 10.5, scored=3.5),

@@ -8,7 +8,8 @@ and factored states have the full size.
 
 Sources: the packages' code (galore_torch 1.0, apollo_torch 1.0.3, adam_mini 1.1.1, schedulefree 1.4.1, came_pytorch
 0.1.3, lomo_optim 0.1.1, torch_optimi 0.3.3, prodigyopt 1.1.2, badam 1.4, bitsandbytes 0.50.2, torchao 0.18.0, torch
-2.13.0, transformers 5.23.0, llamafactory 0.9.5); `tests/oracles/optimizer_states.py` runs them.
+2.13.0, transformers 5.23.0, llamafactory 0.9.5); `tests/oracles/optimizer_states.py` runs them. Further, EasyR1's
+AnyPrecisionAdamW (hiyouga/EasyR1 b44b311, verl/utils/torch_functional.py), whose third state is the Kahan compensation.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ RULES: Final[dict[str, StateRule]] = {
     "adagrad": StateRule(1, foreach=2, single=1),
     "adafactor": StateRule(0, "factored", 1, fp32=True, single_fp32=(8, 16)),
     "came": StateRule(1, "factored", 2, fp32=True, single_fp32=(12, 16)),
+    "kahan_adamw": StateRule(3, single_fp32=(6, 4)),
     "lamb": StateRule(2, single=2),
     "lion": StateRule(1, single=1),
     "lars": StateRule(1),

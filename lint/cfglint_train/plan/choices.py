@@ -32,8 +32,8 @@ FusedLoss = Literal[
     "none", "liger", "cce", "chunked", "chunked_logits", "liger_pairs", "liger_unpaired", "liger_policy",
     "liger_distilled", "triton", "log_softmax", "rows", "rows_in_place", "row_kernel", "odds", "odds_rows",
     "odds_kernel", "tiles", "checkpointed", "checkpointed_half", "compiled_shifted", "policy", "policy_scaled",
-    "policy_copied", "policy_padded", "policy_entropy", "policy_entropy_eager", "policy_entropy_chunks", "policy_fused",
-    "policy_fused_entropy",
+    "policy_copied", "policy_padded", "policy_cut", "policy_entropy", "policy_entropy_eager", "policy_entropy_chunks",
+    "policy_fused", "policy_fused_entropy",
 ]  # fmt: skip
 """`cce`: cut cross-entropy. `chunked`: only the fp32 upcast is chunked. `triton`: flash-attn's kernel. `liger_*`:
 Liger's preference losses, by pair (DPO, ORPO), by answer (KTO), of a policy (GRPO) and of a student (JSD).
@@ -42,7 +42,8 @@ temperature in place; `row_kernel`: by a kernel. `odds*`: plus the cross-entropy
 log-probabilities without logits. `checkpointed`: recomputed chunks of 256 tokens with an fp32 copy of the output
 matrix; `checkpointed_half`: without that copy. `compiled_shifted`: torch.compile covers only the loss of shifted
 logits. `policy`: log-probabilities from flash-attn's kernel, in place (verl); `policy_scaled`: of logits that the
-temperature divides in place; `policy_copied`: of a divided copy; `policy_padded`: cut out of padded sequences.
+temperature divides in place; `policy_copied`: of a divided copy; `policy_padded`: cut out of padded sequences;
+`policy_cut`: the same, scored without the entropy (EasyR1).
 `policy_entropy*`: plus the entropy, compiled, without compilation (`_eager`), or in chunks. `policy_fused*`: output
 matrix and log-probabilities in chunks of 512 tokens.
 """

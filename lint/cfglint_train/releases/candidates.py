@@ -104,10 +104,9 @@ def find_candidate_releases(
 
 @lru_cache(maxsize=64)
 def _filter_finished(releases: tuple[str, ...], newest: str) -> tuple[str, ...]:
-    """Return the final releases (no pre-releases) up to `newest`."""
-    return tuple(
-        [release for release in releases if is_final(release) and parse_release(release) <= parse_release(newest)]
-    )
+    """Return the final releases (no pre-releases) up to `newest`, and `newest` itself whatever it is."""
+    finished = [release for release in releases if is_final(release) or release == newest]
+    return tuple([release for release in finished if parse_release(release) <= parse_release(newest)])
 
 
 def _is_installable(framework: str, package: str, constraint: Constraint, release: str) -> bool:

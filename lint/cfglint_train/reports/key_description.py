@@ -127,7 +127,7 @@ def map_fields(vocabulary: Vocabulary, release: str, entry: str | None) -> Field
     """Return the plan fields that the lenses of a vocabulary's frameworks read from each key of an entry point."""
     fields: dict[tuple[str, str], dict[Field, None]] = {}
     for name, manifest in list_frameworks().items():
-        if vocabulary.framework not in (manifest.vocabulary, *manifest.forks):
+        if vocabulary.framework != manifest.vocabulary:
             continue
         for lens in frameworks.load(name).lenses:
             for field, routes in lens.keys.items():

@@ -8,7 +8,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import find_framework_of_program
+from cfglint_train.frameworks.registry import find_framework_of_program, remove_config_word
 from cfglint_train.repository.sources import Sources
 
 _CONFIG_SUFFIX: Final = compile_on_use(r"\.(?:ya?ml|json)$")
@@ -19,7 +19,8 @@ def describe_started(document: ShellDocument, sources: Sources) -> str:
     for invocation in document.invocations:
         framework = find_framework_of_program(invocation.program)
         words = () if framework is None else invocation.words
-        file = next((word.text for word in words if word.is_known and _CONFIG_SUFFIX.search(word.text)), None)
+        names = (word.text for word in words if word.is_known and _CONFIG_SUFFIX.search(word.text))
+        file = next(map(remove_config_word, names), None)
         if framework is None or file is None:
             continue
         if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:

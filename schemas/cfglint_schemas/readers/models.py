@@ -24,7 +24,7 @@ _EFFECTS: Final = {"ignore": "dropped", "forbid": "error", "allow": "kept"}
 class ModelReader:
     """A reader that collects the definitions of a tree of models while it reads their fields.
 
-    Set `enum_names` if configurations state enumeration members by name, not by value (OmegaConf). `unknown` is the
+    Set `enum_names` for OmegaConf: enumeration members are stated by name, not by value. `unknown` is the
     effect of a name that a dataclass lacks; pydantic models state this effect themselves. Set `prefer_alias` if users
     normally write a field's alias.
     """
@@ -63,7 +63,7 @@ class ModelReader:
         keys: dict[str, TableKey] = {}
         by_name = _is_populated_by_name(class_)
         for field in collect_fields(class_).values():
-            if _is_settable(field):
+            if self._enum_names or _is_settable(field):  # OmegaConf sets every field
                 name, key = self._read_key(field, by_name)
                 keys[name] = key
         return keys

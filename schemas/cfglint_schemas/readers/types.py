@@ -62,7 +62,8 @@ def convert_annotation(
 ) -> Fragment:
     """Return the schema of an annotation; it is empty if any value is possible.
 
-    With `enum_names`, enumerations accept the names of their members instead of the values (OmegaConf).
+    With `enum_names`, types mean what they mean to OmegaConf (2.3.0 `_utils.py`: get_list_element_type): enumerations
+    accept the names of their members instead of the values, and a tuple of one type any number of values.
     """
     if depth > 20:
         return {}
@@ -87,7 +88,7 @@ def convert_annotation(
             return _convert_literal(module, arguments)
         if name == "Annotated":
             return _apply_metadata(module, convert_child(arguments[0]), arguments[1:])
-        if name in _LISTS:
+        if name in _LISTS or (enum_names and name in ("tuple", "Tuple") and len(arguments) == 1):
             items = convert_child(arguments[0])
             return {"type": "array", "items": items} if items else {"type": "array"}
         if name in ("tuple", "Tuple"):

@@ -15,7 +15,7 @@ from cfglint_train.frameworks.framework import EvenBatch
 from cfglint_train.frameworks.lens import Config, is_before
 from cfglint_train.frameworks.verl import names as key
 from cfglint_train.frameworks.verl.lenses import COUNT, is_dynamic
-from cfglint_train.frameworks.verl.settings import find_origin, has_own_trainer, is_complete, is_easyr1, is_ppo, read
+from cfglint_train.frameworks.verl.settings import find_origin, has_own_trainer, is_complete, is_ppo, read
 from cfglint_train.plan.fields import Plan
 
 _EXACT_SHARES: Final = "0.8.0"
@@ -31,18 +31,6 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
         return
     prompts, mini = plan.rollout.batch, (plan.batch.global_ or 0) // samples
     times = f" x `rollout.n` {samples}"
-    if is_easyr1(config):
-        # verl/trainer/ray_trainer.py, RayPPOTrainer.__init__
-        scoring = read(config, COUNT, *key.SCORE_MICRO)
-        whole = f"`{key.PROMPTS[-1]}`"
-        if prompts and mini:
-            unit = f"`{key.MINI[-1]}` {mini:,}"
-            yield EvenBatch(f"{whole} {prompts:,}", prompts, mini, unit, "EasyR1 refuses to start", "rollout.batch")
-        if prompts and scoring:
-            text, unit = f"{whole} {prompts:,}{times}", f"`{key.SCORE_MICRO[-1]}` {scoring:,}"
-            answers = prompts * samples
-            yield EvenBatch(text, answers, scoring, unit, "EasyR1 refuses to start", "rollout.batch", samples)
-        return
     if not ranks or plan.parallel.strategy is None or not has_own_trainer(config):
         return
     dynamic = is_dynamic(config)

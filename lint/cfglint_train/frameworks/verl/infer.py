@@ -42,13 +42,13 @@ def infer(job: Job) -> None:
     config, plan = job.main, job.plan
     for field, value in _FIXED_VALUES:
         plan.infer(field, value, "verl builds it so")
-    _infer_precision(job)
-    _infer_engine(job)
+    infer_precision(job)
+    infer_engine(job)
     _infer_attention(job)
     if not is_ppo(config):
         plan.infer("sequence.packing", False, "a trainer that always pads")
         plan.infer("sequence.padding", "max_length", "a trainer that always pads")
-    _infer_batch(job)
+    infer_batch(job)
     keep = plan.get("checkpoint.keep")
     if keep is not None:
         # utils/checkpoint/checkpoint_manager.py: with 1, the old one is removed only after the new one is written.
@@ -58,7 +58,8 @@ def infer(job: Job) -> None:
         _infer_roles(job)
 
 
-def _infer_precision(job: Job) -> None:
+def infer_precision(job: Job) -> None:
+    """Infer the formats that follow from the dtype of the weights."""
     plan = job.plan
     dtype = plan.get("precision.params")
     fields: tuple[Field, ...] = ("precision.grads", "precision.frozen", "precision.adapter")
@@ -79,7 +80,8 @@ def _infer_attention(job: Job) -> None:
         job.plan.put("activations.attention", "flash", Origin("inferred", note=note))
 
 
-def _infer_engine(job: Job) -> None:
+def infer_engine(job: Job) -> None:
+    """Infer how FSDP shards and wraps the model."""
     config, plan = job.main, job.plan
     is_offloaded = bool(read(config, PLAIN.boolean, *key.CPU_OFFLOAD))
     plan.infer("parallel.offload_params", "cpu" if is_offloaded else "none", "cpu_offload of FSDP")
@@ -95,7 +97,7 @@ def _infer_engine(job: Job) -> None:
     plan.infer("parallel.defers_reduction", bool(read(config, PLAIN.boolean, *key.NO_SYNC)), "one reduction per step")
 
 
-def _infer_batch(job: Job) -> None:
+def infer_batch(job: Job) -> None:
     """Infer the micro batch of the old spelling, and the micro batches of an optimizer step."""
     config, plan = job.main, job.plan
     ranks, sequences = plan.world_size, plan.get("batch.global_")

@@ -25,6 +25,7 @@ from cfglint_train.frameworks.verl.settings import (
     Defaults,
     find_entry,
     find_program,
+    find_vocabulary_default,
     get_invocation,
     get_release,
     get_vocabulary,
@@ -72,11 +73,7 @@ class VerlKeys(Keys):
 
     def find_default(self, config: Config, name: str, release: str) -> Any:
         """Return the default in the composed tree of a release, with interpolations as text, or MISSING."""
-        fact = get_vocabulary(config).find_fact(tuple(name.split(".")), release, self.build_context(config))
-        if fact is None or fact.resolve_status().kind != PRESENT:
-            return MISSING
-        schema = fact.get_schema()
-        return schema.get("x-interpolation", schema.get("default", MISSING))
+        return find_vocabulary_default(config, name, release)
 
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose, or of code that it does not read."""

@@ -29,7 +29,6 @@ from cfglint_train.frameworks.verl.settings import (
     has_key,
     has_known_tree,
     has_own_trainer,
-    is_easyr1,
     is_ppo,
     put,
     read,
@@ -41,7 +40,7 @@ Reader = Callable[[Config], Iterator[Triple]]
 Writer = Callable[[Config, Changes], list[Change]]
 
 COUNT: Final = bound_below(1, PLAIN.integer)
-_DTYPE: Final = build_choice(
+DTYPE: Final = build_choice(
     {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 )
 _RECOMPUTE: Final = build_choice({True: "full", False: "none"})
@@ -56,7 +55,7 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _ENGINES: Final = build_choice({"vllm": "vllm", "sglang": "sglang", "hf": "hf"})
 _OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
-_OPTIMIZER_FIELDS: Final[tuple[Field, ...]] = (
+OPTIMIZER_FIELDS: Final[tuple[Field, ...]] = (
     "optimizer.name", "optimizer.implementation", "optimizer.paged", "optimizer.state_bits"
 )  # fmt: skip
 _OPTIMIZER_KEYS: Final = (*key.OPTIMIZER, *key.OPTIMIZER_MODULE)
@@ -72,14 +71,14 @@ _OPTIMIZERS: Final[Mapping[tuple[str | None, str | None], tuple[Any, ...]]] = {
     ("bitsandbytes.optim", "PagedAdamW"): ("adamw", "bitsandbytes", True, 32),
     ("bitsandbytes.optim", "PagedAdamW8bit"): ("adamw", "bitsandbytes", True, 8),
 }
-"""Values of `_OPTIMIZER_FIELDS` by module and class; without bits, states have the dtype of the weights.
+"""Values of `OPTIMIZER_FIELDS` by module and class; without bits, states have the dtype of the weights.
 
 Source: verl 0.6.1 to 0.9.1 `workers/config/optimizer.py` (build_optimizer).
 """
 _STRATEGIES: Final[Mapping[str, str]] = {"fsdp": "fsdp1", "fsdp2": "fsdp2"}
 
 
-def _build_key(
+def build_key(
     field: Field,
     names: key.Names,
     codec: Codec,
@@ -87,25 +86,27 @@ def _build_key(
     null_value: Any = ABSENT,
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
+    """Return the lens of a setting that states one field."""
     return Key(field, parse_routes(*names), codec, default, null_value, access=ACCESS, applies=applies)
 
 
-def _build_custom(
+def build_custom(
     keys: Mapping[Field, key.Names],
     reader: Reader,
     writer: Writer = refuse_write,
     list_terms: Callable[[Config], tuple[Route, ...]] | None = None,
 ) -> Custom:
+    """Return the lens of fields that a function reads from settings."""
     routes = {field: parse_routes(*names) for field, names in keys.items()}
     return Custom(routes, reader, writer, ACCESS, list_terms=list_terms)
 
 
-def _build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = None) -> Custom:
+def build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = None) -> Custom:
     """Return the lens of a value that no setting changes."""
 
     def read_value(config: Config) -> Iterator[Triple]:
         if applies is None or applies(config):
-            yield field, value, Origin("default", note=f"verl {config.release}", framework="verl")
+            yield field, value, Origin("default", note=config.default_note, framework=config.framework)
 
     return Custom({field: ()}, read_value, refuse_write)
 
@@ -170,7 +171,7 @@ def _read_optimizer(config: Config) -> Iterator[Triple]:
     if choice is None and module and name:
         note = f"the states of `{module}.{name}` are unknown to cfglint"
         origin = origin._replace(note=note, is_unsupported=True)
-    for field, value in zip(_OPTIMIZER_FIELDS, choice or (None,) * len(_OPTIMIZER_FIELDS), strict=True):
+    for field, value in zip(OPTIMIZER_FIELDS, choice or (None,) * len(OPTIMIZER_FIELDS), strict=True):
         if value is not None or field == "optimizer.name":
             yield field, value, origin
 
@@ -188,10 +189,6 @@ def _read_mode(config: Config) -> Iterator[Triple]:
 
 def _read_strategy(config: Config) -> Iterator[Triple]:
     origin = find_origin(config, *key.STRATEGY)
-    if is_easyr1(config):
-        note = "EasyR1 has defaults of its own, which are not known"
-        yield "parallel.strategy", None, Origin("inferred", note=note, framework="verl", is_unsupported=True)
-        return
     strategy = read(config, PLAIN.string, *key.STRATEGY)
     invocation, entry = get_invocation(config), find_entry(config).split("_")
     other = "" if invocation is None else find_other_engine(invocation)
@@ -252,7 +249,7 @@ def _write_length(config: Config, changes: Changes) -> list[Change]:
     return put(config, length, *key.LENGTH)
 
 
-def _build_product(
+def build_product(
     field: Field,
     names: key.Names,
     factor: Callable[[Config], int | None],
@@ -283,7 +280,7 @@ def _build_product(
         route = find_route(config, parse_routes(*find_names(config)))
         return () if route is None else (route,)
 
-    return _build_custom({field: (*names, *sft_names)}, read_product, write_product, list_terms)
+    return build_custom({field: (*names, *sft_names)}, read_product, write_product, list_terms)
 
 
 def _read_coefficient(config: Config) -> Iterator[Triple]:
@@ -371,7 +368,8 @@ def _read_saving(config: Config) -> Iterator[Triple]:
     )
 
 
-def _write_saving(config: Config, changes: Changes) -> list[Change]:
+def write_saving(config: Config, changes: Changes) -> list[Change]:
+    """Return the change of the save interval; raise CannotEdit for other changes."""
     interval = changes.get("checkpoint.interval")
     if changes.get("checkpoint.strategy", "steps") != "steps" or not isinstance(interval, int) or interval < 1:
         raise CannotEdit("verl saves at an interval of steps, or not at all")
@@ -429,31 +427,31 @@ def _read_launch(config: Config) -> Iterator[Triple]:
 
 
 def _build_count(field: Field, names: key.Names) -> Key:
-    return _build_key(field, names, COUNT, applies=is_ppo)
+    return build_key(field, names, COUNT, applies=is_ppo)
 
 
 LENSES: Final[tuple[Lens, ...]] = (
-    _build_key("model.id", key.MODEL, accept_unknown_folder(PLAIN.string)),
-    _build_key("model.trust_remote_code", key.REMOTE_CODE, PLAIN.boolean, default=False),
-    _build_custom({"method.stage": key.ESTIMATOR, "rollout.advantage": key.ESTIMATOR}, _read_stage),
-    _build_custom(
+    build_key("model.id", key.MODEL, accept_unknown_folder(PLAIN.string)),
+    build_key("model.trust_remote_code", key.REMOTE_CODE, PLAIN.boolean, default=False),
+    build_custom({"method.stage": key.ESTIMATOR, "rollout.advantage": key.ESTIMATOR}, _read_stage),
+    build_custom(
         {"method.tuning": key.LORA_RANK, "method.lora_rank": key.LORA_RANK, "method.lora_targets": key.LORA_TARGETS},
         _read_tuning,
         _write_tuning,
     ),
-    _build_key("method.lora_alpha", key.LORA_ALPHA, PLAIN.number, applies=has_adapter),
-    _build_fixed("method.quantization", "none"),
-    _build_key("precision.params", key.MODEL_DTYPE, _DTYPE, default="fp32", null_value="fp32"),
-    _build_key("precision.compute", key.COMPUTE_DTYPE, _DTYPE, default="bf16"),
-    _build_custom(dict.fromkeys(_OPTIMIZER_FIELDS, _OPTIMIZER_KEYS), _read_optimizer),
-    _build_key("optimizer.learning_rate", key.LEARNING_RATE, PLAIN.number),
-    _build_key("optimizer.clipping", key.CLIPPING, PLAIN.number),
-    _build_key("batch.micro", key.MICRO, COUNT, applies=lambda config: is_dynamic(config) is False),
-    _build_product("batch.global_", key.MINI, get_samples, sft_names=key.BATCH),
-    _build_product("batch.tokens_per_gpu", key.TOKENS, get_context_size, is_dynamic),
-    _build_key("batch.steps", key.STEPS, COUNT),
-    _build_key("batch.epochs", key.EPOCHS, PLAIN.integer),
-    _build_custom(
+    build_key("method.lora_alpha", key.LORA_ALPHA, PLAIN.number, applies=has_adapter),
+    build_fixed("method.quantization", "none"),
+    build_key("precision.params", key.MODEL_DTYPE, DTYPE, default="fp32", null_value="fp32"),
+    build_key("precision.compute", key.COMPUTE_DTYPE, DTYPE, default="bf16"),
+    build_custom(dict.fromkeys(OPTIMIZER_FIELDS, _OPTIMIZER_KEYS), _read_optimizer),
+    build_key("optimizer.learning_rate", key.LEARNING_RATE, PLAIN.number),
+    build_key("optimizer.clipping", key.CLIPPING, PLAIN.number),
+    build_key("batch.micro", key.MICRO, COUNT, applies=lambda config: is_dynamic(config) is False),
+    build_product("batch.global_", key.MINI, get_samples, sft_names=key.BATCH),
+    build_product("batch.tokens_per_gpu", key.TOKENS, get_context_size, is_dynamic),
+    build_key("batch.steps", key.STEPS, COUNT),
+    build_key("batch.epochs", key.EPOCHS, PLAIN.integer),
+    build_custom(
         {
             "sequence.length": (*key.PROMPT_LENGTH, *key.RESPONSE_LENGTH, *key.LENGTH),
             "rollout.new_tokens": key.RESPONSE_LENGTH,
@@ -462,50 +460,50 @@ LENSES: Final[tuple[Lens, ...]] = (
         _write_length,
         _list_length_terms,
     ),
-    _build_custom(
+    build_custom(
         dict.fromkeys(("sequence.packing", "sequence.padding"), key.REMOVE_PADDING), _read_padding, _write_padding
     ),
-    _build_key("activations.checkpointing", key.CHECKPOINTING, _RECOMPUTE),
-    _build_key("activations.offload", key.ACTIVATION_OFFLOAD, _OFFLOAD, default="none"),
-    _build_key("activations.liger_layers", key.LIGER, PLAIN.boolean, default=False),
-    _build_key("activations.tiled_mlp", key.TILED_MLP, PLAIN.boolean, default=False),
-    _build_key("activations.attention", key.ATTENTION, _ATTENTION, default="flash"),
-    _build_custom({"parallel.strategy": key.STRATEGY}, _read_strategy, _write_strategy),
-    _build_key("parallel.context", key.ULYSSES, COUNT, default=1),
-    _build_custom(dict.fromkeys(_OFFLOADED, key.OFFLOAD_POLICY), _read_offload, _write_offload),
-    _build_key("parallel.reshard_after_forward", key.RESHARD, PLAIN.boolean, default=True),
-    _build_custom(
+    build_key("activations.checkpointing", key.CHECKPOINTING, _RECOMPUTE),
+    build_key("activations.offload", key.ACTIVATION_OFFLOAD, _OFFLOAD, default="none"),
+    build_key("activations.liger_layers", key.LIGER, PLAIN.boolean, default=False),
+    build_key("activations.tiled_mlp", key.TILED_MLP, PLAIN.boolean, default=False),
+    build_key("activations.attention", key.ATTENTION, _ATTENTION, default="flash"),
+    build_custom({"parallel.strategy": key.STRATEGY}, _read_strategy, _write_strategy),
+    build_key("parallel.context", key.ULYSSES, COUNT, default=1),
+    build_custom(dict.fromkeys(_OFFLOADED, key.OFFLOAD_POLICY), _read_offload, _write_offload),
+    build_key("parallel.reshard_after_forward", key.RESHARD, PLAIN.boolean, default=True),
+    build_custom(
         dict.fromkeys(("checkpoint.strategy", "checkpoint.interval", "checkpoint.final"), key.SAVE_FREQUENCY),
         _read_saving,
-        _write_saving,
+        write_saving,
     ),
-    _build_custom(dict.fromkeys(("checkpoint.model_only", "checkpoint.hf_export"), key.CONTENTS), _read_contents),
-    _build_custom({"checkpoint.keep": key.KEEP}, _read_keep, _write_keep),
-    _build_key("checkpoint.path", key.FOLDER, PLAIN.string),
-    _build_custom(
+    build_custom(dict.fromkeys(("checkpoint.model_only", "checkpoint.hf_export"), key.CONTENTS), _read_contents),
+    build_custom({"checkpoint.keep": key.KEEP}, _read_keep, _write_keep),
+    build_key("checkpoint.path", key.FOLDER, PLAIN.string),
+    build_custom(
         dict.fromkeys(("eval.enabled", "eval.strategy", "eval.interval"), key.TEST_FREQUENCY),
         _read_testing,
         _write_testing,
     ),
-    _build_key("data.workers", key.WORKERS, PLAIN.integer),
-    _build_key("rollout.engine", key.ENGINE, _ENGINES, applies=is_ppo),
-    _build_custom({"rollout.mode": key.HYBRID}, _read_mode),
-    _build_key("rollout.utilization", key.UTILIZATION, PLAIN.number, applies=is_ppo),
+    build_key("data.workers", key.WORKERS, PLAIN.integer),
+    build_key("rollout.engine", key.ENGINE, _ENGINES, applies=is_ppo),
+    build_custom({"rollout.mode": key.HYBRID}, _read_mode),
+    build_key("rollout.utilization", key.UTILIZATION, PLAIN.number, applies=is_ppo),
     _build_count("rollout.tensor", key.TENSOR),
-    _build_key("rollout.expert", key.EXPERT, COUNT, default=1, applies=is_ppo),
+    build_key("rollout.expert", key.EXPERT, COUNT, default=1, applies=is_ppo),
     _build_count("rollout.batch", key.PROMPTS),
     _build_count("rollout.samples_per_prompt", key.SAMPLES),
-    _build_key("rollout.sleep", key.SLEEP, PLAIN.boolean, applies=is_ppo),
-    _build_custom(
+    build_key("rollout.sleep", key.SLEEP, PLAIN.boolean, applies=is_ppo),
+    build_custom(
         {"rollout.weights_sleep": key.WEIGHTS_SLEEP, "rollout.train_sleep": key.STATES_SLEEP}, _read_sleep, _write_sleep
     ),
-    _build_custom(
+    build_custom(
         {"rollout.kl_coefficient": (*key.KL_LOSS_COEFFICIENT, *key.KL_REWARD_COEFFICIENT)},
         _read_coefficient,
         _write_coefficient,
     ),
-    _build_key("rollout.enforce_eager", key.EAGER, PLAIN.boolean, applies=is_ppo),
+    build_key("rollout.enforce_eager", key.EAGER, PLAIN.boolean, applies=is_ppo),
     _build_count("launch.nodes", key.NODES),
     _build_count("launch.gpus_per_node", key.GPUS),
-    _build_custom(dict.fromkeys(("launch.launcher", "launch.working_copy", "launch.environment"), ()), _read_launch),
+    build_custom(dict.fromkeys(("launch.launcher", "launch.working_copy", "launch.environment"), ()), _read_launch),
 )

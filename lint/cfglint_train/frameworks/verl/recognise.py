@@ -82,8 +82,6 @@ def _recognise_file(document: Document) -> list[RecognisedConfig]:
     root = document.root
     if not isinstance(root, MappingNode):
         return []
-    if is_easyr1_tree(root):
-        return [RecognisedConfig((), 60, "`worker` and `data` are sections of EasyR1")]
     bases = list_bases(document)
     is_based = any(_CONFIGS.fullmatch(os.path.basename(base)) for base in bases)
     section = root.index.get(_ROOT)
@@ -97,13 +95,6 @@ def _recognise_file(document: Document) -> list[RecognisedConfig]:
         return [RecognisedConfig((), 60, "Hydra's record of a run", "other")]
     reason = f"it extends verl's `{bases[0]}`" if is_based else f"`{_ROOT}` is verl's"
     return [RecognisedConfig((), 60, reason)]
-
-
-def is_easyr1_tree(root: MappingNode) -> bool:
-    """Return whether a file has the sections of EasyR1, a fork of verl."""
-    worker = root.index.get("worker")
-    parts = worker.value.index.keys() if worker is not None and isinstance(worker.value, MappingNode) else set[str]()
-    return parts >= {"actor", "rollout"} and root.index.keys() >= {"data", "trainer"}
 
 
 def list_bases(document: Document) -> list[str]:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
-from cfglint_train.documents.document import CannotEdit, Change, Route, Set, Unknown
-from cfglint_train.documents.document import Mapping as MappingNode
+from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route, Set, Unknown
 from cfglint_train.documents.shell.composed import find_config_name, names_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Argument, Invocation
@@ -25,7 +24,7 @@ from cfglint_train.frameworks.lens import (
     refuse_override,
 )
 from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, UNRESOLVED, Access, Key, LookupResult, StatedValue
-from cfglint_train.frameworks.verl.recognise import is_easyr1_tree, is_ppo_program, is_sft_program, list_bases
+from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program, list_bases
 from cfglint_train.frameworks.verl.words import (
     ENGINE_GROUP,
     find_group,
@@ -53,7 +52,9 @@ def find_entry(config: Config) -> str:
 
 def _find_entry(config: Config) -> str:
     invocation = get_invocation(config)
-    entries = load("verl").entries
+    entries = load(config.framework).entries
+    if len(entries) == 1:  # EasyR1
+        return next(iter(entries))
     if invocation is None:
         bases = [base.rpartition("/")[2].removesuffix(".yaml") for base in list_bases(config.document)]
         named = next((base for base in bases if base in entries), "")
@@ -94,13 +95,15 @@ def is_ppo(config: Config) -> bool:
 def has_known_tree(config: Config) -> bool:
     """Return whether verl's own tree is composed, so that its defaults apply and its keys are all keys.
 
-    Programs of recipes and forks compose trees of their own, and a YAML file may extend nothing.
+    Programs of recipes and forks compose trees of their own, and a YAML file may extend nothing. EasyR1 has one tree.
     """
     return bool(_find_composed_program(config)) or config.compute_once(_has_known_tree)
 
 
 def _has_known_tree(config: Config) -> bool:
     invocation = get_invocation(config)
+    if len(load(config.framework).entries) == 1:
+        return True
     if invocation is not None:
         return _composes_own_tree(invocation)
     path = os.path.abspath(config.document.path).replace(os.sep, "/")
@@ -156,25 +159,18 @@ def has_defaults(config: Config) -> bool:
 
 def is_complete(config: Config) -> bool:
     """Return whether everything that the run sets is visible: a command, or a file that verl's own command composes."""
-    if is_easyr1(config):
-        return bool(config.launches)
     return get_invocation(config) is not None or has_known_tree(config)
-
-
-def is_easyr1(config: Config) -> bool:
-    """Return whether a file has EasyR1's tree, whose defaults and keys are not those of verl."""
-    root = config.document.root
-    return isinstance(root, MappingNode) and is_easyr1_tree(root)
 
 
 def get_vocabulary(config: Config) -> Vocabulary:
     """Return the vocabulary that applies: that of a copy in the repository, or upstream's."""
-    return config.evidence.vocabulary or load("verl")
+    return config.evidence.vocabulary or load(config.framework)
 
 
 def has_entry(config: Config) -> bool:
     """Return whether the release has the program, or a copy in the repository replaces it."""
-    return config.evidence.vocabulary is not None or load("verl").has_entry(find_entry(config), config.release)
+    vocabulary = load(config.framework)
+    return config.evidence.vocabulary is not None or vocabulary.has_entry(find_entry(config), config.release)
 
 
 def get_release(config: Config) -> str:
@@ -195,9 +191,18 @@ def find_fact(config: Config, route: Route) -> KeyFact | None:
     return get_vocabulary(config).find_fact(route, get_release(config), Context(entry=find_entry(config)))
 
 
+def find_vocabulary_default(config: Config, name: str, release: str) -> Any:
+    """Return the default of a dotted setting in the tree of a release, with interpolations as text, or MISSING."""
+    fact = get_vocabulary(config).find_fact(tuple(name.split(".")), release, Context(entry=find_entry(config)))
+    if fact is None or fact.resolve_status().kind != PRESENT:
+        return MISSING
+    schema = fact.get_schema()
+    return schema.get("x-interpolation", schema.get("default", MISSING))
+
+
 def has_key(config: Config, route: Route) -> bool:
     """Return whether the release's tree has a key."""
-    return not is_easyr1(config) and is_in_tree(config, route, get_release(config))
+    return is_in_tree(config, route, get_release(config))
 
 
 def is_in_tree(config: Config, route: Route, release: str) -> bool:
@@ -343,7 +348,7 @@ def _find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     if stated is not None:
         return stated
     available = next((route for route in names if has_key(config, route)), None)
-    return names[0] if available is None and not has_defaults(config) and not is_easyr1(config) else available
+    return names[0] if available is None and not has_defaults(config) else available
 
 
 def find_setting(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
@@ -382,7 +387,7 @@ def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Tr
 
 def _put(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
     if route is None:
-        raise CannotEdit(f"verl {config.release} has no {format_route(key.names[0])}")
+        raise CannotEdit(f"{config.default_note} has no {format_route(key.names[0])}")
     refuse_override(config, route)
     return [Set((*config.root, *route), key.codec.write(value))]
 
@@ -395,6 +400,6 @@ def put(config: Config, value: Any, *names: str) -> list[Change]:
     """Return the change that sets the key in use."""
     route = find_route(config, parse_routes(*names))
     if route is None:
-        raise CannotEdit(f"verl {config.release} has no {names[0]}")
+        raise CannotEdit(f"{config.default_note} has no {names[0]}")
     refuse_override(config, route)
     return [Set((*config.root, *route), value)]
