@@ -43,6 +43,8 @@ def format_words(document: ShellDocument) -> list[str]:
         # defaults
         ("run --a ${X:-8}", ["--a", "~8"]),
         ("X=${X:-8}; run --a $X", ["--a", "~8"]),
+        ('run --a "${X:-[\'b\',"c"]}"', ["--a", "~['b',c]"]),
+        ("run --a ${X:-['b']}", ["--a", "~[b]"]),
         (': "${X:=8}"\nrun --a $X', ["--a", "~8"]),
         ("X=4\nrun --a ${X:-8}", ["--a", "4"]),
         ("run --a ${1:-8}", ["--a", "~8"]),

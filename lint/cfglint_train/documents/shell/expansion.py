@@ -250,7 +250,8 @@ class Expansion:
         if (kind != b"+") is is_set:
             self._append_value(value, sites, name.decode(), mode)
         elif kind in b"-=+":
-            self._append_value(self._expand_operand(operator.end(), end - 1, assumptions), sites, name.decode(), mode)
+            operand = self._expand_operand(operator.end(), end - 1, assumptions, mode)
+            self._append_value(operand, sites, name.decode(), mode)
         else:
             return self._append_unknown(start, end, mode)
         return end
@@ -273,7 +274,7 @@ class Expansion:
 
     def _expand_default(self, name: str, origin: str, start: int, word: int, end: int, mode: str) -> int:
         """Expand `${NAME:-word}` of a variable whose value only `origin` can set: an argument or the environment."""
-        inner = self._expand_operand(word, end - 1, ())
+        inner = self._expand_operand(word, end - 1, (), mode)
         text = b"".join(fragment.text for fragment in inner).decode("utf-8", "replace")
         is_known = all(fragment.is_known for fragment in inner)
         if not text or not (is_known or _is_in_unknown_folder(inner)):
@@ -288,10 +289,10 @@ class Expansion:
         self._append_value(fragments, sites, name, mode)
         return end
 
-    def _expand_operand(self, start: int, end: int, assumptions: tuple[str, ...]) -> list[Fragment]:
-        """Expand the word after the operator of `${NAME:-word}`."""
+    def _expand_operand(self, start: int, end: int, assumptions: tuple[str, ...], mode: str) -> list[Fragment]:
+        """Expand the word after the operator of `${NAME:-word}`; inside double quotes, single quotes are text."""
         inner: list[Fragment] = []
-        Expansion(self.script, end, self.at, self.chain, self.depth + 1, inner).run(start, "plain")
+        Expansion(self.script, end, self.at, self.chain, self.depth + 1, inner).run(start, mode)
         return (
             [fragment._replace(assumptions=(*assumptions, *fragment.assumptions)) for fragment in inner]
             if assumptions
