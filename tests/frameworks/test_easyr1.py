@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 from pathlib import Path
 from typing import Any
 
@@ -230,8 +231,24 @@ def test_batches_must_divide(settings, words, says, tmp_path):
 ])  # fmt: skip
 def test_memory_is_estimated(settings, release, gpu, fits, tmp_path):
     write_run(tmp_path, settings, release=release)
-    findings = lint(tmp_path, build_options(select=["MEM001"], gpu=gpu, host_memory="2TB")).findings
-    assert [finding.severity for finding in findings] == ["error"] * (not fits)
+    findings = lint(tmp_path, build_options(select=["MEM001", "CHK001"], gpu=gpu, host_memory="2TB")).findings
+    assert [(finding.code, finding.severity) for finding in findings] == [("MEM001", "error")] * (not fits)
+
+
+@for_each(("settings", "expected"), [
+    ({"worker.critic.fsdp.enable_cpu_offload": True}, (True, True)),
+    ({"worker.critic.offload.offload_params": True}, (True, False)),
+    ({}, (False, False)),
+])  # fmt: skip
+def test_either_setting_keeps_the_critic_on_the_host(settings, expected, tmp_path):
+    plan = read_plan(tmp_path, {"algorithm.adv_estimator": "gae", **settings})
+    (critic,) = (role for role in plan.model.roles if role.name == "critic")
+    assert (critic.offload, critic.states_offload) == expected
+
+
+def test_a_validation_is_no_run(tmp_path):
+    write_run(tmp_path, {"trainer.val_only": True})
+    assert not list_runs(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["file", "word"])
@@ -245,7 +262,8 @@ def test_fit_writes_the_file_or_the_words(place, tmp_path):
     (run,) = list_runs(tmp_path)
     assert run.plan.batch.micro < 64
     shown = file if place == "file" else tmp_path / "run.sh"
-    assert f"{run.plan.batch.micro}" in shown.read_text()
+    words = (f"{name.rpartition('.')[2]}: {run.plan.batch.micro}", f"{name}={run.plan.batch.micro}")
+    assert words[place == "word"] in re.split(r"\n *| (?=worker)", shown.read_text())
     options = build_options(select=["MEM", "KEY", "BAT"], gpu="A100-80GB", host_memory="2TB")
     assert [finding.message for finding in lint(tmp_path, options).findings if finding.severity == "error"] == []
 

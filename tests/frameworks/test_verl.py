@@ -617,6 +617,7 @@ RECIPE_MAIN = '@hydra.main(config_path="config", config_name="mine", version_bas
     ("+data.other=2", []),  # code of the recipe may read it
     ("+data.extra=2", ["KEY006"]),
     ("--config-name=mine data.other=2", []),
+    ("--config-path=/conf data.other=2", []),
     ("data@data=mine data.other=2", []),
 ])  # fmt: skip
 @pytest.mark.parametrize("is_module", [True, False])
@@ -635,6 +636,7 @@ def test_a_recipe_beside_a_copy_composes_its_tree(is_module, word, codes, tmp_pa
 @for_each(("package", "read", "count"), [
     ("agents", "config.algorithm.penalty", 0),
     ("agents", 'config.algorithm.get("penalty")', 0),
+    ("agents", 'config["algorithm"]["penalty"]', 0),
     ("agents", "penalty", 1),
     ("others", "config.algorithm.penalty", 1),
     ("verl/trainer", "config.penalty", 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -90,7 +91,9 @@ def load_copy(root: str, manifest: FrameworkManifest) -> Copy:
     assert manifest.layout is not None
     files = _read_texts(root, manifest.layout.parts, manifest.layout.suffixes)
     programs = [path for folder in manifest.layout.program_folders for path in _list_programs(root, folder)]
-    files.update(_read_texts(root, programs, manifest.layout.suffixes) if programs else {})
+    if programs:
+        with contextlib.suppress(UnreadableCopyError):
+            files.update(_read_texts(root, dict.fromkeys(programs), manifest.layout.suffixes))
     return Copy(get_package_folder(root, manifest), files)
 
 
@@ -222,10 +225,10 @@ def _list_files(root: str, parts: Iterable[str], suffixes: tuple[str, ...] = (".
 
 
 def _list_programs(root: str, folder: str) -> Iterator[str]:
-    """Yield the programs below a folder, which have `main` in their names, and the folders with YAML beside them."""
+    """Yield the programs below a folder (`main_x.py`, `x_main.py`) and the folders with YAML beside them."""
     for path in _list_files(root, (folder,)):
         place, _, name = path.rpartition("/")
-        if "main" in name:
+        if name.startswith("main") or name.endswith("_main.py"):
             yield path
             yield f"{place}/config"
 

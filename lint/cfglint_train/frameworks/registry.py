@@ -11,7 +11,8 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
   one with Python in every copy. `parts`: files and folders that its settings are read from (empty: too many to read).
   `versions`: files that hold a copy's release, with a pattern whose groups are that release, joined by dots.
   `former`: former names of the package's folder, with the releases that had them. `suffixes`: endings of the files
-  that are read, if not only Python.
+  that are read, if not only Python. `programs`: folders whose programs (`main_x.py`, `x_main.py`) are read as well,
+  with the YAML files of the `config` folder beside each.
 - `package`: the names under which it is released, or the framework or package (`packages.json`) that includes it.
 - `entries`: patterns of its own programs (commands, modules, scripts) that accept its file; absent: unknown.
 - `trains`: pattern of a command: one of its own programs and the next word. A file that this command reads is a
@@ -59,7 +60,7 @@ class SourceLayout(Frozen):
     suffixes: tuple[str, ...] = (".py",)
     """Endings of the files in `parts` that are read."""
     program_folders: tuple[str, ...] = ()
-    """Folders whose programs (`main_x.py`) are read too, with the YAML files of the folders beside them."""
+    """Folders whose programs (`main_x.py`, `x_main.py`) are read too, with the `config` folders beside them."""
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -229,7 +229,7 @@ def _find_built(source: Source) -> Iterator[str]:
         if path.endswith(".py") and not path.endswith(skipped) and "omega_conf_to_dataclass(" in text:
             for match in _BUILT.finditer(text):
                 function = _find_function(text, match.start())
-                uses = rf"(?<!def )\b{function}\("
+                uses = rf"(?<!def )\b{function}(?:\.remote)?\("
                 if not function or any(re.search(uses, other) for other in files.values()):
                     yield match[1]
 

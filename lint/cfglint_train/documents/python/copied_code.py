@@ -6,6 +6,7 @@ Conditions come from `assert`, `if` and `elif`. An assert and a branch that rais
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -68,7 +69,8 @@ class CopiedCode:
         if self._beside is None:
             self._beside = list(_read_beside(self._folder, self._load_files().values()))
         key = rb"(?:\.|(?:\.get\(|\[)\s*[\"'])" + re.escape(name.encode()) + rb"\b"
-        inside, outside = re.compile(rb"\b(?:config|cfg)" + key), re.compile(rb"(?:config|cfg)(?:\.\w+)*" + key)
+        inside = re.compile(rb"\b(?:config|cfg)" + key)
+        outside = re.compile(rb"(?:config|cfg)(?:\.\w+|\[[\"']\w+[\"']\])*" + key)
         return any(map(inside.search, self._load_files().values())) or any(map(outside.search, self._beside))
 
     def _load_files(self) -> dict[str, bytes]:
@@ -91,12 +93,15 @@ class CopiedCode:
 
 
 def _read_beside(folder: str, texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the texts of the packages in the folder of a copy that files of the copy import, without the copy's."""
+    """Yield the texts of the packages and modules beside a copy that files of the copy import."""
     root, package = os.path.split(folder)
     names = {match.decode() for text in texts for match in _IMPORT.findall(text)}
     for name in sorted(names - {package}):
         if filesystem.is_folder(f"{root}/{name}") and not filesystem.is_link(f"{root}/{name}"):
             yield from (text for _, text in _read_files(f"{root}/{name}"))
+        elif filesystem.is_file(f"{root}/{name}.py"):
+            with contextlib.suppress(OSError):
+                yield regular_files.read(f"{root}/{name}.py")
 
 
 def _read_files(folder: str) -> Iterator[tuple[str, bytes]]:

@@ -53,6 +53,11 @@ def find_config_name(invocation: Invocation) -> Word | None:
     return _find_value(invocation, _NAMES)
 
 
+def names_config(invocation: Invocation) -> bool:
+    """Return whether a command states the name or the folder of the configuration that it composes."""
+    return _find_value(invocation, (*_NAMES, *_FOLDERS)) is not None
+
+
 def _find_value(invocation: Invocation, options: tuple[str, ...]) -> Word | None:
     """Return the value of the first of the options that is passed."""
     for index, word in enumerate(invocation.words):

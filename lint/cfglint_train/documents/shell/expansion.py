@@ -39,8 +39,9 @@ _LITERAL: Final = {
     "plain": compile_on_use(rb"[^\\'\"$`]+"),
     "double": compile_on_use(rb"[^\\\"$`]+"),
     "here": compile_on_use(rb"[^\\$`]+"),
+    "operand": compile_on_use(rb"[^\\\"$`]+"),
 }
-_ESCAPED: Final = {"double": b'$`"\\', "here": b"$`\\"}
+_ESCAPED: Final = {"double": b'$`"\\', "here": b"$`\\", "operand": b'$`"\\}'}
 
 
 class ExpandableScript(Protocol):
@@ -292,7 +293,8 @@ class Expansion:
     def _expand_operand(self, start: int, end: int, assumptions: tuple[str, ...], mode: str) -> list[Fragment]:
         """Expand the word after the operator of `${NAME:-word}`; inside double quotes, single quotes are text."""
         inner: list[Fragment] = []
-        Expansion(self.script, end, self.at, self.chain, self.depth + 1, inner).run(start, mode)
+        expansion = Expansion(self.script, end, self.at, self.chain, self.depth + 1, inner)
+        expansion.run(start, "plain" if mode == "plain" else "operand")
         return (
             [fragment._replace(assumptions=(*assumptions, *fragment.assumptions)) for fragment in inner]
             if assumptions

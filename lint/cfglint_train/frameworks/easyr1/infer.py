@@ -116,6 +116,10 @@ def _list_roles(job: Job) -> Iterator[Role]:
     if critic:
         source, micro = read(config, OMEGACONF.string, *key.CRITIC_MODEL), read(config, COUNT, *key.CRITIC_MICRO)
         is_filled, length = _fills_critic(config), read_length(config)
+        weights, states = (
+            any(read(config, OMEGACONF.boolean, *names) for names in (key.CRITIC_CPU_OFFLOAD, sleep))
+            for sleep in (key.CRITIC_WEIGHTS_SLEEP, key.CRITIC_STATES_SLEEP)
+        )
         yield Role(
             "critic",
             source,
@@ -123,9 +127,9 @@ def _list_roles(job: Job) -> Iterator[Role]:
             nodes,
             gpus,
             POOL,
-            offload=bool(read(config, OMEGACONF.boolean, *key.CRITIC_WEIGHTS_SLEEP)),
+            offload=weights,
             unstated="" if source else "worker.critic.model.model_path",
-            states_offload=bool(read(config, OMEGACONF.boolean, *key.CRITIC_STATES_SLEEP)),
+            states_offload=states,
             micro=None if is_filled else micro,
             tokens_per_gpu=micro * length if is_filled and micro and length else None,
         )

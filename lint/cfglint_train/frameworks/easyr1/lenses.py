@@ -110,7 +110,7 @@ _FIXED_VALUES: Final[tuple[tuple[Field, Any], ...]] = (
     ("rollout.expert", 1),
     ("rollout.sleep", True),
 )
-_OWN: Final[tuple[Lens, ...]] = (
+_EASYR1_LENSES: Final[tuple[Lens, ...]] = (
     build_key("model.frozen_vision", key.FROZEN_VISION, OMEGACONF.boolean),
     build_custom(
         {"method.tuning": key.LORA_RANK, "method.lora_rank": key.LORA_RANK, "method.lora_targets": key.LORA_TARGETS},
@@ -133,12 +133,12 @@ _OWN: Final[tuple[Lens, ...]] = (
 )
 _REPLACED: Final = frozenset(
     (
-        *(field for lens in _OWN for field in lens.fields),
+        *(field for lens in _EASYR1_LENSES for field in lens.fields),
         "data.workers",  # the driver has the loaders
         "launch.launcher",
     )
 )
 LENSES: Final[tuple[Lens, ...]] = (
     *(lens for lens in verl.LENSES if _REPLACED.isdisjoint(lens.fields)),
-    *_OWN,
+    *_EASYR1_LENSES,
 )

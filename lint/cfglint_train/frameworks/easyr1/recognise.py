@@ -22,6 +22,8 @@ def recognise(document: Document) -> list[RecognisedConfig]:
     parts = worker.value.index.keys() if worker is not None and isinstance(worker.value, MappingNode) else set[str]()
     if len(parts & _PARTS) < 2 or not root.index.keys() >= {"data", "trainer"}:
         return []
+    if document.get_value(("trainer", "val_only")) is True:
+        return [RecognisedConfig((), 60, "`trainer.val_only` trains nothing", "other")]
     return [RecognisedConfig((), 60, "`worker` and `data` are sections of EasyR1")]
 
 

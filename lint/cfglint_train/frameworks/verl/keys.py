@@ -41,7 +41,7 @@ from cfglint_train.frameworks.verl.words import (
     HydraWord,
     is_of_other_tree,
     is_setting,
-    list_strays,
+    list_leftovers,
     list_words,
 )
 from cfglint_train.plan.origin import Place
@@ -140,7 +140,7 @@ class VerlKeys(Keys):
         """Return the words of verl's own programs that are neither options of Hydra nor overrides."""
         invocation = get_invocation(config)
         is_own = invocation is not None and (is_ppo_program(invocation) or is_sft_program(invocation))
-        return tuple(list_strays(invocation)) if invocation is not None and is_own else ()
+        return tuple(list_leftovers(invocation)) if invocation is not None and is_own else ()
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether a blank word is an override for Hydra, which refuses it."""

@@ -185,6 +185,7 @@ CRITIC_STATES_SLEEP: Final = (
     "critic.model.fsdp_config.optimizer_offload",
     "worker.critic.offload.offload_optimizer",
 )
+CRITIC_CPU_OFFLOAD: Final = ("worker.critic.fsdp.enable_cpu_offload",)
 CRITIC_MINI: Final = ("worker.critic.global_batch_size",)
 CRITIC_MICRO: Final = (
     "critic.ppo_micro_batch_size_per_gpu",

@@ -9,7 +9,7 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route, Set, Unknown
-from cfglint_train.documents.shell.composed import find_config_name, names_file
+from cfglint_train.documents.shell.composed import find_config_name, names_config, names_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Argument, Invocation
 from cfglint_train.foundation.typed import Any, Final
@@ -123,14 +123,15 @@ def _find_composed_program(config: Config) -> str:
 
     Its path begins at the root of the repository or at the script's folder.
     """
-    invocation, entries = get_invocation(config), get_vocabulary(config).entries
+    invocation = get_invocation(config)
     if invocation is None or is_ppo_program(invocation):
         return ""
+    entries = [entry for entry in get_vocabulary(config).entries if "." in entry]
     program = invocation.program.removesuffix(".py").replace("/", ".")
     if program not in entries:
         folder = os.path.dirname(os.path.abspath(config.document.path)).replace(os.sep, ".")
         program = next((entry for entry in entries if _names_program(entry, folder, program)), "")
-    is_changed = find_config_name(invocation) is not None or bool(find_other_engine(invocation))
+    is_changed = names_config(invocation) or bool(find_other_engine(invocation))
     return "" if is_changed or _has_chosen_files(invocation) else program
 
 

@@ -169,7 +169,7 @@ def _read_words(invocation: Invocation) -> list[HydraWord]:
     return [word for index, _ in arguments if (word := read_word(invocation, index)) is not None]
 
 
-def list_strays(invocation: Invocation) -> Iterator[Word]:
+def list_leftovers(invocation: Invocation) -> Iterator[Word]:
     """Yield the words that Hydra refuses because they are no overrides (`a.b = c`, or a blank after a backslash).
 
     Words of a text that users replace are left out.
