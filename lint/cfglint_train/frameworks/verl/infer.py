@@ -121,13 +121,9 @@ def infer_batch(job: Job) -> None:
 def _infer_rollout(job: Job) -> None:
     config, plan = job.main, job.plan
     tokens = [read(config, COUNT, *names) for names in (key.SCORE_TOKENS, key.REFERENCE_TOKENS)]
-    micro = [read(config, COUNT, *names) for names in (key.SCORE_MICRO, key.REFERENCE_MICRO)]
-    if is_dynamic(config):
-        budgets = [value for value in tokens if value is not None]
-        if budgets:
-            plan.infer("rollout.tokens_per_gpu", max(budgets), "log_prob_max_token_len_per_gpu")
-    elif any(micro):
-        plan.infer("rollout.micro", max(value for value in micro if value), "log_prob_micro_batch_size_per_gpu")
+    budgets = [value for value in tokens if value is not None]
+    if budgets and is_dynamic(config):
+        plan.infer("rollout.tokens_per_gpu", max(budgets), "log_prob_max_token_len_per_gpu")
     _infer_losses(job)
     if _always_sleeps(config):
         plan.put("rollout.sleep", True, Origin("inferred", note="no setting keeps the engine awake"))

@@ -137,10 +137,13 @@ class VerlKeys(Keys):
             return False
 
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
-        """Return the words of verl's own programs that are neither options of Hydra nor overrides."""
+        """Return the words of a program of Hydra that are neither options of Hydra nor overrides."""
         invocation = get_invocation(config)
-        is_own = invocation is not None and (is_ppo_program(invocation) or is_sft_program(invocation))
-        return tuple(list_leftovers(invocation)) if invocation is not None and is_own else ()
+        if invocation is None or not (
+            is_ppo_program(invocation) or is_sft_program(invocation) or has_known_tree(config)
+        ):
+            return ()
+        return tuple(list_leftovers(invocation))
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether a blank word is an override for Hydra, which refuses it."""

@@ -43,6 +43,7 @@ COUNT: Final = bound_below(1, PLAIN.integer)
 DTYPE: Final = build_choice(
     {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 )
+_SCORING: Final = (key.SCORE_MICRO, key.REFERENCE_MICRO)
 _RECOMPUTE: Final = build_choice({True: "full", False: "none"})
 _OFFLOAD: Final = build_choice({True: "cpu", False: "none"})
 _ATTENTION: Final = build_choice(
@@ -338,6 +339,23 @@ def _write_offload(config: Config, changes: Changes) -> list[Change]:
     return put(config, devices == {"cpu"}, *key.OFFLOAD_POLICY)
 
 
+def _read_scoring(config: Config) -> Iterator[Triple]:
+    """Yield the larger micro batch of the passes that score; dynamic batches have a token budget."""
+    if is_ppo(config) and not is_dynamic(config):
+        sizes = [(size, names) for names in _SCORING if (size := read(config, COUNT, *names))]
+        if sizes:
+            size, names = max(sizes)
+            yield "rollout.micro", size, find_origin(config, *names)
+
+
+def _write_scoring(config: Config, changes: Changes) -> list[Change]:
+    size = changes.get("rollout.micro")
+    larger = [names for names in _SCORING if isinstance(size, int) and (read(config, COUNT, *names) or 0) > size]
+    if not larger or set(changes) != {"rollout.micro"}:
+        raise CannotEdit("fixes only lower the micro batches that score")
+    return [change for names in larger for change in put(config, size, *names)]
+
+
 def is_fsdp2(config: Config) -> bool:
     """Return whether the actor is sharded by FSDP2."""
     return bool(read(config, PLAIN.string, *key.STRATEGY) == "fsdp2")
@@ -493,6 +511,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     build_key("rollout.expert", key.EXPERT, COUNT, default=1, applies=is_ppo),
     _build_count("rollout.batch", key.PROMPTS),
     _build_count("rollout.samples_per_prompt", key.SAMPLES),
+    build_custom({"rollout.micro": _SCORING[0]}, _read_scoring, _write_scoring),
     build_key("rollout.sleep", key.SLEEP, PLAIN.boolean, applies=is_ppo),
     build_custom(
         {"rollout.weights_sleep": key.WEIGHTS_SLEEP, "rollout.train_sleep": key.STATES_SLEEP}, _read_sleep, _write_sleep

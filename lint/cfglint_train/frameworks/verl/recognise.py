@@ -20,9 +20,10 @@ PPO: Final = compile_on_use(r"verl\.trainer\.main_ppo|(?:.*/)?verl/trainer/main_
 SFT: Final = compile_on_use(
     r"verl\.trainer\.(?:fsdp_sft_trainer|sft_trainer(?:_ray)?)|(?:.*/)?verl/trainer/(?:fsdp_sft_trainer|sft_trainer)\.py"
 )
-_OTHER_TASK: Final = compile_on_use(
-    r"generat|eval|validat|serve|merge|infer|convert|preprocess|reward|diagnos", re.IGNORECASE
+_OTHER: Final = compile_on_use(
+    r"generat|eval|validat|serve|merge|infer|convert|preprocess|reward|diagnos|^verl\.trainer\.main$", re.IGNORECASE
 )
+"""Programs of other tasks, and that of EasyR1."""
 _CONFIGS: Final = compile_on_use(r"(?:ppo|sft)_(?:\w+_)?trainer(?:_engine)?(?:\.yaml)?")
 """Files of the package that `--config-name` may name."""
 _OWN_FILE: Final = compile_on_use(r"(?:.*/)?trainer/config/(?:_generated_)?(?:ppo|sft)_\w*\.ya?ml")
@@ -44,7 +45,7 @@ def _recognise_command(document: ShellDocument, invocation: Invocation) -> list[
     is_own = is_ppo_program(invocation) or is_sft_program(invocation)
     is_read = is_own or document.is_python(invocation)
     sections = {word.route[0] for word in list_settings(invocation)} if is_read else set()
-    if not is_own and (_ROOT not in sections or _OTHER_TASK.search(invocation.program)):
+    if not is_own and (_ROOT not in sections or _OTHER.search(invocation.program)):
         return []
     if names_own_file(invocation) or (is_own and not sections and find_config_name(invocation) is None):
         return []
