@@ -633,6 +633,18 @@ def test_a_recipe_beside_a_copy_composes_its_tree(is_module, word, codes, tmp_pa
     assert [finding.code for finding in findings if finding.severity == "error"] == codes
 
 
+@for_each(("name", "codes"), [("ppo_trainer", ["KEY001"]), ("mine", [])])
+def test_the_program_of_a_copy_names_its_tree(name, codes, tmp_path):
+    copy_verl(tmp_path)
+    trainer = tmp_path / "verl" / "trainer"
+    (trainer / "config" / "mine.yaml").write_text(RECIPE)
+    (trainer / "main_ppo.py").write_text(RECIPE_MAIN.replace("mine", name))
+    command = ("python3 -m verl.trainer.main_ppo", *BASE[1:3], "trainer.save_freq=1", "data.extra=2")
+    (tmp_path / "run.sh").write_text(" ".join(command))
+    findings = lint(tmp_path, build_options(select=["KEY001"])).findings
+    assert [finding.code for finding in findings] == codes
+
+
 @for_each(("package", "read", "count"), [
     ("agents", "config.algorithm.penalty", 0),
     ("agents", 'config.algorithm.get("penalty")', 0),

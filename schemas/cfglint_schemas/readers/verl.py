@@ -39,6 +39,7 @@ _ALIAS: Final = compile_on_use(
 _WHOLE_TREE: Final = compile_on_use(r"\b(?:config|cfg)\.(?:trainer|actor_rollout_ref)\.")
 """Text of modules whose `self.config` is the whole tree."""
 _MAIN_PROGRAM: Final = "verl/trainer/main_ppo.py"
+_MAIN_TREE: Final = {"config_path": "config", "config_name": _TRAINERS[0]}
 _MAIN: Final = compile_on_use(r"@hydra\.main\(([^()]*)\)")
 _MAIN_ARGUMENT: Final = compile_on_use(r"""\b(config_path|config_name)\s*=\s*["']([\w./-]+)["']""")
 _SEARCH_PATH: Final = compile_on_use(r"(?m)^\s*-\s*[\"']?(file|pkg)://([\w./-]+)[\"']?\s*$")
@@ -116,10 +117,12 @@ def _compose_entries(source: Source) -> Iterator[_Entry]:
 def _compose_programs(source: Source) -> Iterator[_Entry]:
     """Yield the trees of the programs with `@hydra.main` that verl does not ship, under the names of their modules."""
     for path, text in source.tree.files.items():
-        is_shipped = path == _MAIN_PROGRAM or path.startswith("verl/experimental/") or path.endswith(_OTHER_PROGRAMS)
+        is_shipped = path.startswith("verl/experimental/") or path.endswith(_OTHER_PROGRAMS)
         for call in _MAIN.findall(text) if path.endswith(".py") and not is_shipped else ():
             stated = dict(_MAIN_ARGUMENT.findall(call))
             if stated.keys() != {"config_path", "config_name"}:
+                continue
+            if path == _MAIN_PROGRAM and stated == _MAIN_TREE:
                 continue
             folder = normpath(join(dirname(path), stated["config_path"]))
             name = stated["config_name"].removesuffix(".yaml")

@@ -124,15 +124,15 @@ def _find_composed_program(config: Config) -> str:
     Its path begins at the root of the repository or at the script's folder.
     """
     invocation = get_invocation(config)
-    if invocation is None or is_ppo_program(invocation):
+    if invocation is None:
         return ""
     entries = [entry for entry in get_vocabulary(config).entries if "." in entry]
     program = invocation.program.removesuffix(".py").replace("/", ".")
-    if program not in entries:
+    if program not in entries and not is_ppo_program(invocation):
         folder = os.path.dirname(os.path.abspath(config.document.path)).replace(os.sep, ".")
         program = next((entry for entry in entries if _names_program(entry, folder, program)), "")
     is_changed = names_config(invocation) or bool(find_other_engine(invocation))
-    return "" if is_changed or _has_chosen_files(invocation) else program
+    return "" if program not in entries or is_changed or _has_chosen_files(invocation) else program
 
 
 def _names_program(entry: str, folder: str, program: str) -> bool:
