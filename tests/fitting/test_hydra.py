@@ -12,6 +12,7 @@ import yaml
 from cfglint_train import api
 from tests.support import oracle
 from tests.support.command import run_cfglint
+from tests.support.configs import nest_settings
 
 START = "python3 -m verl.trainer.main_ppo"
 MICRO = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"
@@ -37,17 +38,6 @@ SETTINGS: dict[str, Any] = {
 """Settings of a run that does not fit."""
 
 
-def nest(settings: dict[str, Any]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for name, value in settings.items():
-        *parents, last = name.split(".")
-        section = tree
-        for parent in parents:
-            section = section.setdefault(parent, {})
-        section[last] = value
-    return tree
-
-
 def write_run(folder: Path, form: str, settings: dict[str, Any]) -> Path:
     """Write the run as words or as a file that a command composes; return the file that has the settings."""
     (folder / ".git").mkdir()
@@ -56,7 +46,7 @@ def write_run(folder: Path, form: str, settings: dict[str, Any]) -> Path:
         (folder / "run.sh").write_text(f"{START} \\\n    {words}\n")
         return folder / "run.sh"
     (folder / "conf").mkdir()
-    tree = {"defaults": ["ppo_trainer", "_self_"], **nest(settings)}
+    tree = {"defaults": ["ppo_trainer", "_self_"], **nest_settings(settings)}
     (folder / "conf" / "run.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
     (folder / "run.sh").write_text(f'{START} --config-path="$PWD/conf" --config-name=run\n')
     return folder / "conf" / "run.yaml"

@@ -14,6 +14,7 @@ import yaml
 from cfglint_train.frameworks.framework import load
 from tests.support.cases import for_each
 from tests.support.command import run_cfglint
+from tests.support.configs import nest_settings
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import build_options, lint, list_runs
 
@@ -36,14 +37,8 @@ SETTINGS = {
 
 
 def nest(settings: dict[str, Any]) -> dict[str, Any]:
-    tree: dict[str, Any] = {"data": {}, "worker": {"actor": {}, "rollout": {}}, "trainer": {}}
-    for name, value in settings.items():
-        section = tree
-        *parents, last = name.split(".")
-        for parent in parents:
-            section = section.setdefault(parent, {})
-        section[last] = value
-    return tree
+    """Return dotted settings as a tree with the sections of EasyR1."""
+    return nest_settings(settings, data={}, worker={"actor": {}, "rollout": {}}, trainer={})
 
 
 def write_run(folder: Path, settings: dict[str, Any], *words: str, release: str = "0.3.3.dev0") -> Path:

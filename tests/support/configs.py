@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 AXOLOTL = """\
 base_model: Qwen/Qwen2.5-0.5B
 datasets:
@@ -89,3 +91,15 @@ datasets:
 output_dir: {out}
 """
 """A LoRA of a 7B model whose batches are all full, so that nothing about a measured run is assumed."""
+
+
+def nest_settings(settings: dict[str, Any], **sections: Any) -> dict[str, Any]:
+    """Return dotted settings as a tree that begins with `sections`, in their order."""
+    tree = sections
+    for name, value in settings.items():
+        *parents, last = name.split(".")
+        section = tree
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[last] = value
+    return tree

@@ -153,7 +153,7 @@ class _TreeReader:
         """Find the groups that the release builds as dataclasses, and the keys that its code reads."""
         self.definitions: dict[str, Definition] = {}
         self._source = source
-        self._entries = entries
+        self._own_trees = [entry.tree for entry in entries if entry.is_own]
         self._earlier: list[_Entry] = []
         self._built = frozenset(_find_built(source))
         self._read = [frozenset(_find_read(source, is_sft)) for is_sft in (False, True)]
@@ -202,8 +202,7 @@ class _TreeReader:
     def _add_read_keys(self, entry: _Entry, route: tuple[str, ...], keys: dict[str, TableKey]) -> None:
         """Add the keys that the code looks up in a mapping, and that no tree has as a group of another engine."""
         for key in sorted(key for place, key in self._read[entry.name.startswith("sft")] if _matches(route, place)):
-            trees = [other.tree for other in self._entries if other.is_own]
-            if not any(isinstance(_get(tree, (*route, key)), dict) for tree in trees):
+            if not any(isinstance(_get(tree, (*route, key)), dict) for tree in self._own_trees):
                 keys.setdefault(key, TableKey({"x-absent": True, "x-unchecked": True}))
 
     def _form_name(self, entry: _Entry, route: tuple[str, ...]) -> str:

@@ -31,6 +31,7 @@ class CopiedCode:
         self._folder = folder
         self._texts: dict[str, bytes] | None = None
         self._beside: list[bytes] | None = None
+        self._reads: dict[str, bool] = {}
         self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
         self._answers: dict[tuple[frozenset[str], bool], bool] = {}
         self._passed_values: dict[tuple[str, str, str], frozenset[object] | None] = {}
@@ -66,6 +67,11 @@ class CopiedCode:
         The copy may read it from a variable `config`, which can be any mapping; a package that the copy imports, and
         that lies beside it, also from a mapping of the whole configuration.
         """
+        if name not in self._reads:
+            self._reads[name] = self._search_reads(name)
+        return self._reads[name]
+
+    def _search_reads(self, name: str) -> bool:
         if self._beside is None:
             self._beside = list(_read_beside(self._folder, self._load_files().values()))
         key = rb"(?:\.|(?:\.get\(|\[)\s*[\"'])" + re.escape(name.encode()) + rb"\b"

@@ -73,14 +73,10 @@ def _infer_sharding(job: Job) -> None:
 
 
 def _infer_scoring(job: Job) -> None:
-    """Infer the micro batches of the passes that only score; dynamic batches are filled up to the longest samples."""
+    """Infer the token budget of the passes that only score, if their batches are filled up to the longest samples."""
     config, plan = job.main, job.plan
     micro, length = read(config, COUNT, *key.SCORE_MICRO), read_length(config)
-    if not micro or is_dynamic(config) is None:
-        return
-    if not is_dynamic(config):
-        plan.infer("rollout.micro", micro, "micro_batch_size_per_device_for_experience")
-    elif length:
+    if micro and length and is_dynamic(config):
         tokens = micro * length // get_context_size(config)
         plan.infer("rollout.tokens_per_gpu", tokens, "micro_batch_size_per_device_for_experience of the longest")
 

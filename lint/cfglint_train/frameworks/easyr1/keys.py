@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cfglint_train.documents.document import MISSING, Unknown
+from cfglint_train.documents.document import Unknown
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.lens_types import NOT_STATED, StatedValue
 from cfglint_train.frameworks.olmo.keys import OLMoKeys
-from cfglint_train.frameworks.verl.settings import find_vocabulary_default, look_up
+from cfglint_train.frameworks.verl.settings import find_vocabulary_default, resolve_value
 
 
 class EasyR1Keys(OLMoKeys):
@@ -18,13 +17,9 @@ class EasyR1Keys(OLMoKeys):
 
     def resolve_setting(self, config: Config, name: str) -> Any:
         """Return the value that applies: given, or by default, with interpolations resolved."""
-        route = tuple(name.split("."))
-        if not config.launches and config.get(*route) is None:
+        if not config.launches and config.get(*name.split(".")) is None:
             return Unknown("the command that starts the file")
-        result = look_up(config, route)
-        if isinstance(result, StatedValue):
-            return result.value
-        return MISSING if result is NOT_STATED else Unknown("a setting that cannot be determined")
+        return resolve_value(config, name)
 
     def find_default(self, config: Config, name: str, release: str) -> Any:
         """Return the default of EasyR1's dataclass at a release, or MISSING."""

@@ -23,7 +23,7 @@ from cfglint_train.frameworks.verl.lenses import (
     build_product,
     is_dynamic,
 )
-from cfglint_train.frameworks.verl.settings import find_origin, put, read
+from cfglint_train.frameworks.verl.settings import find_origin, read
 from cfglint_train.plan.names import Field
 
 _OPTIMIZERS: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -57,13 +57,6 @@ def _read_tuning(config: Config) -> Iterator[Triple]:
         yield "method.lora_targets", names or None, find_origin(config, *key.LORA_TARGETS)
 
 
-def _write_tuning(config: Config, changes: Changes) -> list[Change]:
-    rank = changes.get("method.lora_rank")
-    if set(changes) != {"method.lora_rank"} or not isinstance(rank, int) or rank < 1 or not verl.has_adapter(config):
-        raise CannotEdit("fixes only change the rank of existing adapters")
-    return put(config, rank, *key.LORA_RANK)
-
-
 def _read_coefficient(config: Config) -> Iterator[Triple]:
     """Yield the coefficient of the KL term; with 0, EasyR1 still logs the KL, for which the reference is needed."""
     is_off, coefficient = (
@@ -83,7 +76,7 @@ def _write_coefficient(config: Config, changes: Changes) -> list[Change]:
 def _read_offload(config: Config) -> Iterator[Triple]:
     """Yield where FSDP1's CPUOffload keeps weights and gradients, so that the optimizer steps there."""
     value, origin = read(config, OMEGACONF.boolean, *key.CPU_OFFLOAD), find_origin(config, *key.CPU_OFFLOAD)
-    for field in _OFFLOADED:
+    for field in verl.OFFLOADED:
         yield field, None if value is None else "cpu" if value else "none", origin
 
 
@@ -99,7 +92,6 @@ def _read_saving(config: Config) -> Iterator[Triple]:
     yield "checkpoint.final", True, origin._replace(kind="inferred", note="the last step")
 
 
-_OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
 _FIXED_VALUES: Final[tuple[tuple[Field, Any], ...]] = (
     ("activations.attention", "flash"),
     ("activations.offload", "none"),
@@ -115,12 +107,12 @@ _EASYR1_LENSES: Final[tuple[Lens, ...]] = (
     build_custom(
         {"method.tuning": key.LORA_RANK, "method.lora_rank": key.LORA_RANK, "method.lora_targets": key.LORA_TARGETS},
         _read_tuning,
-        _write_tuning,
+        verl.write_tuning,
     ),
     build_custom(dict.fromkeys(OPTIMIZER_FIELDS, key.OPTIMIZER), _read_optimizer),
     build_product("batch.tokens_per_gpu", key.MICRO, read_length, is_dynamic),
     *(build_fixed(field, value) for field, value in _FIXED_VALUES),
-    build_custom(dict.fromkeys(_OFFLOADED, key.CPU_OFFLOAD), _read_offload),
+    build_custom(dict.fromkeys(verl.OFFLOADED, key.CPU_OFFLOAD), _read_offload),
     build_key("parallel.use_orig_params", key.ORIGINAL_PARAMETERS, OMEGACONF.boolean),
     build_key("parallel.communication", key.REDUCE_DTYPE, DTYPE),
     build_custom(

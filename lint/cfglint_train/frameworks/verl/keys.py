@@ -17,7 +17,7 @@ from cfglint_train.frameworks.interpolation import resolve_default_text
 from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
 from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
+from cfglint_train.frameworks.lens_types import UNRESOLVED
 from cfglint_train.frameworks.loaders import HYDRA
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program
@@ -34,7 +34,7 @@ from cfglint_train.frameworks.verl.settings import (
     has_own_trainer,
     is_complete,
     is_in_tree,
-    look_up,
+    resolve_value,
 )
 from cfglint_train.frameworks.verl.words import (
     ENGINE_GROUP,
@@ -65,11 +65,7 @@ class VerlKeys(Keys):
         route: Route = tuple(name.split("."))
         if config.get(*route) is None and not (is_complete(config) and has_known_tree(config)):
             return Unknown("the command that composes the file")
-        result = look_up(config, route)
-        if isinstance(result, StatedValue):
-            return result.value
-        is_absent = result is NOT_STATED and has_known_tree(config)
-        return MISSING if is_absent else Unknown("a setting that cannot be determined")
+        return resolve_value(config, name)
 
     def find_default(self, config: Config, name: str, release: str) -> Any:
         """Return the default in the composed tree of a release, with interpolations as text, or MISSING."""

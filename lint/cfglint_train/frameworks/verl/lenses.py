@@ -55,7 +55,7 @@ _ESTIMATORS: Final[Mapping[str, str]] = {
     "rloo_vectorized": "rloo",
 }  # fmt: skip
 _ENGINES: Final = build_choice({"vllm": "vllm", "sglang": "sglang", "hf": "hf"})
-_OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
+OFFLOADED: Final[tuple[Field, ...]] = ("parallel.offload_params", "parallel.offload_optimizer")
 OPTIMIZER_FIELDS: Final[tuple[Field, ...]] = (
     "optimizer.name", "optimizer.implementation", "optimizer.paged", "optimizer.state_bits"
 )  # fmt: skip
@@ -156,7 +156,8 @@ def _read_tuning(config: Config) -> Iterator[Triple]:
     yield "method.lora_targets", tuple(names) if is_list and names else None, find_origin(config, *key.LORA_TARGETS)
 
 
-def _write_tuning(config: Config, changes: Changes) -> list[Change]:
+def write_tuning(config: Config, changes: Changes) -> list[Change]:
+    """Return the change of an adapter's rank; raise CannotEdit for other changes."""
     rank = changes.get("method.lora_rank")
     if set(changes) != {"method.lora_rank"} or not isinstance(rank, int) or rank < 1 or not has_adapter(config):
         raise CannotEdit("fixes only change the rank of existing adapters")
@@ -328,13 +329,13 @@ def _read_offload(config: Config) -> Iterator[Triple]:
     """Yield where FSDP2 keeps the weights, gradients and states of the actor (torch's CPUOffloadPolicy)."""
     value = read(config, PLAIN.boolean, *key.OFFLOAD_POLICY)
     if value is not None and is_fsdp2(config):
-        for field in _OFFLOADED:
+        for field in OFFLOADED:
             yield field, "cpu" if value else "none", find_origin(config, *key.OFFLOAD_POLICY)
 
 
 def _write_offload(config: Config, changes: Changes) -> list[Change]:
     devices = set(changes.values())
-    if set(changes) != set(_OFFLOADED) or len(devices) != 1 or not is_fsdp2(config):
+    if set(changes) != set(OFFLOADED) or len(devices) != 1 or not is_fsdp2(config):
         raise CannotEdit("only FSDP2 has an offload policy, which is for weights and states alike")
     return put(config, devices == {"cpu"}, *key.OFFLOAD_POLICY)
 
@@ -455,7 +456,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     build_custom(
         {"method.tuning": key.LORA_RANK, "method.lora_rank": key.LORA_RANK, "method.lora_targets": key.LORA_TARGETS},
         _read_tuning,
-        _write_tuning,
+        write_tuning,
     ),
     build_key("method.lora_alpha", key.LORA_ALPHA, PLAIN.number, applies=has_adapter),
     build_fixed("method.quantization", "none"),
@@ -488,7 +489,7 @@ LENSES: Final[tuple[Lens, ...]] = (
     build_key("activations.attention", key.ATTENTION, _ATTENTION, default="flash"),
     build_custom({"parallel.strategy": key.STRATEGY}, _read_strategy, _write_strategy),
     build_key("parallel.context", key.ULYSSES, COUNT, default=1),
-    build_custom(dict.fromkeys(_OFFLOADED, key.OFFLOAD_POLICY), _read_offload, _write_offload),
+    build_custom(dict.fromkeys(OFFLOADED, key.OFFLOAD_POLICY), _read_offload, _write_offload),
     build_key("parallel.reshard_after_forward", key.RESHARD, PLAIN.boolean, default=True),
     build_custom(
         dict.fromkeys(("checkpoint.strategy", "checkpoint.interval", "checkpoint.final"), key.SAVE_FREQUENCY),

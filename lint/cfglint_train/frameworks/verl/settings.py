@@ -53,7 +53,7 @@ def find_entry(config: Config) -> str:
 def _find_entry(config: Config) -> str:
     invocation = get_invocation(config)
     entries = load(config.framework).entries
-    if len(entries) == 1:  # EasyR1
+    if _has_one_tree(config):
         return next(iter(entries))
     if invocation is None:
         bases = [base.rpartition("/")[2].removesuffix(".yaml") for base in list_bases(config.document)]
@@ -102,7 +102,7 @@ def has_known_tree(config: Config) -> bool:
 
 def _has_known_tree(config: Config) -> bool:
     invocation = get_invocation(config)
-    if len(load(config.framework).entries) == 1:
+    if _has_one_tree(config):
         return True
     if invocation is not None:
         return _composes_own_tree(invocation)
@@ -110,6 +110,11 @@ def _has_known_tree(config: Config) -> bool:
     programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
     is_own = all(_composes_own_tree(item) and names_file(item, path) for item in programs)
     return bool(programs) and is_own and bool(list_bases(config.document))
+
+
+def _has_one_tree(config: Config) -> bool:
+    """Return whether every run of the framework has the same tree, as those of EasyR1."""
+    return len(load(config.framework).entries) == 1
 
 
 def has_own_trainer(config: Config) -> bool:
@@ -121,8 +126,21 @@ def has_own_trainer(config: Config) -> bool:
 def _find_composed_program(config: Config) -> str:
     """Return the program of a command, if the vocabulary has the tree that it composes, or an empty string.
 
-    Its path begins at the root of the repository or at the script's folder.
+    Its path begins at the root of the repository or at the script's folder. The evidence of a copy may come after the
+    first question.
     """
+    programs, copy = config.compute_once(_start_programs), config.evidence.vocabulary
+    if copy not in programs:
+        programs[copy] = _search_composed_program(config)
+    return programs[copy]
+
+
+def _start_programs(_: Config) -> dict[Vocabulary | None, str]:
+    """Return the results of `_find_composed_program` by vocabulary of a copy, still empty."""
+    return {}
+
+
+def _search_composed_program(config: Config) -> str:
     invocation = get_invocation(config)
     if invocation is None:
         return ""
@@ -213,6 +231,15 @@ def is_in_tree(config: Config, route: Route, release: str) -> bool:
         return False
     status = fact.resolve_status(release)
     return status.kind == PRESENT or status.effect in ("nothing", "mapped")
+
+
+def resolve_value(config: Config, name: str) -> Any:
+    """Return the value that a dotted setting has, given or by default, MISSING if it has none, or Unknown."""
+    result = look_up(config, tuple(name.split(".")))
+    if isinstance(result, StatedValue):
+        return result.value
+    is_absent = result is NOT_STATED and has_known_tree(config)
+    return MISSING if is_absent else Unknown("a setting that cannot be determined")
 
 
 class Defaults(Mapping[Route, Any]):
