@@ -391,7 +391,7 @@ def write_saving(config: Config, changes: Changes) -> list[Change]:
     """Return the change of the save interval; raise CannotEdit for other changes."""
     interval = changes.get("checkpoint.interval")
     if changes.get("checkpoint.strategy", "steps") != "steps" or not isinstance(interval, int) or interval < 1:
-        raise CannotEdit("verl saves at an interval of steps, or not at all")
+        raise CannotEdit("the trainer saves at an interval of steps, or not at all")
     return put(config, interval, *key.SAVE_FREQUENCY)
 
 
