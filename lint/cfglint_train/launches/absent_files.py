@@ -72,7 +72,7 @@ def find_nearest(
 
 def _is_started_here(document: ShellDocument, invocation: Invocation) -> bool:
     """Return whether a command runs on this machine, in its script's folder or where the script is started."""
-    if invocation.scope is None or invocation.scope.script.parent is not None:
+    if invocation.scope is None or invocation.scope.is_nested:
         return False
     launchers = list(document.list_launchers(invocation))
     if not all(launcher.program in LOCAL_LAUNCHERS for launcher in launchers):

@@ -193,7 +193,7 @@ class _Launch:
     def is_repeated(self) -> bool:
         """True if a loop runs the launch again with settings that change in each iteration."""
         scope = self.invocation.scope
-        if scope is None or not any(kind == "loop" for kind, _ in scope.chain):
+        if scope is None or not any(kind == "loop" for kind, _ in scope.conditions):
             return False
         variables = {name.decode() for name in _LOOP.findall(self.script.source)}
         return any(variables.intersection(_EXPANDED.findall(word.text)) for word in self.words if not word.is_known)
@@ -244,15 +244,15 @@ def _is_always_run(invocation: Invocation) -> bool:
     return (
         scope is not None
         and not invocation.is_directive
-        and scope.script.parent is None
-        and all(kind in _SEQUENTIAL_SCOPES for kind, _ in scope.chain)
+        and not scope.is_nested
+        and all(kind in _SEQUENTIAL_SCOPES for kind, _ in scope.conditions)
     )
 
 
 def _is_only_training(script: ShellDocument, invocation: Invocation) -> bool:
     """Return whether a command runs once and no other command of its script trains, as in most scripts."""
     scope = invocation.scope
-    is_repeated = scope is not None and any(kind == "loop" for kind, _ in scope.chain)
+    is_repeated = scope is not None and any(kind == "loop" for kind, _ in scope.conditions)
     return not is_repeated and sum(map(_can_train, script.invocations)) < 2
 
 

@@ -66,7 +66,7 @@ def find_loop_uses(
     """Yield the invocations in a loop that receive a file in some iteration, each with the words after the path."""
     loops = list(_find_loops(document.source.decode("utf-8", "replace")))
     for invocation in document.invocations if loops else ():
-        if invocation.scope is None or not any(kind == "loop" for kind, _ in invocation.scope.chain):
+        if invocation.scope is None or not any(kind == "loop" for kind, _ in invocation.scope.conditions):
             continue
         before = {variable: words for variable, offset, words in loops if offset < invocation.span.start}
         for index, word in enumerate(invocation.words):

@@ -80,7 +80,7 @@ _CLUSTER_VARIABLES: Final = compile_on_use(
 
 _BLANK_AFTER_BACKSLASH: Final = compile_on_use(rb"[^\\]?\\[ \t]")
 _ARRAY_WORD: Final = compile_on_use(rb'"?\$\{(\w+)\[[@*]\](?::?[-+]"?\$\{\1\[[@*]\]\}"?)?\}"?')
-_ARGUMENTS: Final = compile_on_use(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
+_ARGUMENTS: Final = compile_on_use(rb'"?\$(?:[@*]|\{[@*](?::([0-9]+))?\})"?')
 
 
 Environment = Mapping[str, str]
@@ -101,6 +101,23 @@ class Command(Frozen):
     """Number of words in front of the script's `"$@"`, or None if the command does not contain it."""
     input: tuple[Fragment, ...] | None
     """Text of the heredoc or here-string that the command reads, or None."""
+
+    def list_frames(self) -> list[Command]:
+        """Return the calls of the functions that run the command, outermost first, and the command itself."""
+        frames = [self]
+        while (call := frames[-1].script.call) is not None:
+            frames.append(call)
+        return frames[::-1]
+
+    @property
+    def is_nested(self) -> bool:
+        """True if another shell runs the command (`bash -c`)."""
+        return self.list_frames()[0].script.parent is not None
+
+    @property
+    def conditions(self) -> Chain:
+        """Conditions around the command and around the calls of the functions that run it."""
+        return tuple(step for command in self.list_frames() for step in command.chain)
 
 
 class ExpansionBudget:
@@ -126,18 +143,22 @@ class Script(Outline):
         sourcing: Sourcing | None = None,
         sourced: bool = False,
         environment: Environment | None = None,
+        call: Command | None = None,
     ) -> None:
         """Parse a text, add the variables of Slurm and of `environment`, and read the scripts that it sources.
 
         `pieces` are the fragments of a nested script; `parent` is the enclosing script with the offset and the chain of
-        the command that runs it.
+        the command that runs it. `call` is that command if the text is the body of a function.
         """
-        super().__init__(text)
+        super().__init__(text, is_body=call is not None)
         self.budget = budget
         self.depth = depth
         self.parent = parent
         self.sourced = sourced
-        """True if the parent reads the script with `source`, so that both share all variables."""
+        """True if the parent runs the text in its own process, so that both share all variables."""
+        self.call = call
+        self.loses_arguments = False
+        """True if the arguments of the call were needed at a place where they are unknown."""
         # Fragments of a nested script and their starts; None and empty for the file itself.
         self.pieces = pieces
         self.starts: list[int] = []
@@ -245,6 +266,37 @@ class Script(Outline):
     ) -> tuple[tuple[Fragment, ...], ...] | None:
         """Return the elements of an array at a place, or None if they cannot be determined."""
         return self._resolve(name, at, chain, depth, array=True)
+
+    def list_arguments(self, at: int, chain: Chain) -> tuple[Word, ...] | None:
+        """Return the arguments of the function whose body this is, at a place; None if they are unknown."""
+        result: tuple[Word, ...] | None = None
+        if self.call is not None and not self.sets_arguments:
+            skipped: int | None = 0
+            for shift in self.shifts:
+                is_made: AssignmentCondition | bool | None = False
+                if filter_steps(shift.chain, "loop") & filter_steps(chain, "loop"):
+                    is_made = None
+                elif shift.end <= at:
+                    is_made = self._find_condition(shift, chain, 0)
+                count = b"1" if shift.node is None else self._get_text(shift.node)
+                if is_made is True and skipped is not None and count.isdigit():
+                    skipped += int(count)
+                elif is_made is not False:
+                    skipped = None
+            result = None if skipped is None else self.call.words[1 + skipped :]
+            if skipped and any(word.loose or word.is_optional for word in self.call.words[1 : 1 + skipped]):
+                result = None
+        self.loses_arguments = self.loses_arguments or result is None
+        return result
+
+    def resolve_argument(self, number: int, at: int, chain: Chain) -> tuple[Fragment, ...] | None:
+        """Return the value of `$1`, `$2` and so on at a place, or None if it cannot be determined."""
+        if self.call is None or filter_steps(chain, "function") or not number:
+            return None
+        words = self.list_arguments(at, chain)
+        if words is None or any(word.loose or word.is_optional for word in words[:number]):
+            return None
+        return words[number - 1].fragments if number <= len(words) else ()
 
     def find_assignment(self, name: str, at: int) -> Span | None:
         """Return the position of the last assignment before an offset, or None if it is not in the document."""
@@ -504,7 +556,7 @@ class Script(Outline):
         forwards: int | None = None
         for place in places:
             if self.text[place.start] in b'"$' and self._is_arguments(place, chain):
-                forwards = len(fields)
+                forwards = self._find_forwarded(place, chain, len(fields))
             for field in self.expand_fields(place, chain, 0):
                 fields.append(field)
                 spans.append(place)
@@ -520,10 +572,36 @@ class Script(Outline):
         return Command(self, node.start_byte, chain, words, tuple(prefix), forwards, body)
 
     def _is_arguments(self, word: Span, chain: Chain) -> bool:
-        """Return whether a word is the script's own `"$@"`, which is assumed to be empty."""
-        if _ARGUMENTS.fullmatch(self.text, *word) is None or self.sets_arguments:
+        """Return whether a word is the `"$@"` of the script, which is assumed to be empty, or of a function's call."""
+        if _ARGUMENTS.fullmatch(self.text, *word) is None or any(kind == "function" for kind, _ in chain):
             return False
-        return not any(kind == "function" for kind, _ in chain)
+        return not self.sets_arguments if self.call is None else self.list_arguments(word.start, chain) is not None
+
+    def _expand_arguments(self, word: Span, chain: Chain) -> list[tuple[Fragment, ...]]:
+        """Expand `"$@"` into the words that the function receives; nothing outside functions."""
+        words = self.list_arguments(word.start, chain) if self.call is not None else None
+        raw = self.text[word.start : word.end]
+        first = _ARGUMENTS.fullmatch(raw)
+        fields = [item.fragments for item in (words or ())[max(0, int(first[1] or 1) - 1) if first else 0 :]]
+        if raw[:1] != b'"':
+            unquoted = ((part._replace(split=True) for part in field) for field in fields)
+            return [part for field in unquoted for part in split_words(field, "IFS" not in self.assignments)]
+        if b"*" not in raw or not fields:
+            return fields
+        blank = Fragment(b" ", self.find_sites(*word), exact=False, names=("*",))
+        return [tuple(part for field in fields for part in (blank, *field))[1:]]
+
+    def _find_forwarded(self, word: Span, chain: Chain, count: int) -> int | None:
+        """Return the number of words in front of the script's own `"$@"` in a command, or None without it.
+
+        `word` is a `"$@"` behind `count` words.
+        """
+        if self.call is None:
+            return count
+        words = self.list_arguments(word.start, chain)
+        if words is None or self.call.forwards is None:
+            return None
+        return count + max(0, self.call.forwards - (len(self.call.words) - len(words)))
 
     def _build_prefix(self, node: SyntaxNode, chain: Chain) -> Setting:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
@@ -540,7 +618,7 @@ class Script(Outline):
         if self.pieces is None and PLAIN.fullmatch(raw):
             return [(Fragment(raw, (word,)),)]  # fast path for nearly every word
         if self._is_arguments(word, chain):
-            return []
+            return self._expand_arguments(word, chain)
         match = _ARRAY_WORD.fullmatch(raw)
         if match is not None:
             elements = self.resolve_array(match.group(1).decode(), start, chain, depth)

@@ -64,6 +64,9 @@ class ExpandableScript(Protocol):
     ) -> tuple[tuple[Fragment, ...], ...] | None:
         """Return the elements of an array at a place, or None if they are unknown."""
 
+    def resolve_argument(self, number: int, at: int, chain: Chain) -> tuple[Fragment, ...] | None:
+        """Return the value of `$1`, `$2` and so on at a place, or None if it is unknown."""
+
     def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
         """Return whether a variable can be set only by the caller of the script, not by the script before a place."""
 
@@ -216,6 +219,8 @@ class Expansion:
         return end
 
     def _resolve_value(self, name: bytes) -> tuple[Fragment, ...] | None:
+        if name.isdigit():
+            return self.script.resolve_argument(int(name), self.at, self.chain)
         if NAME.fullmatch(name) is None:
             return None
         return self.script.resolve_variable(name.decode(), self.at, self.chain, self.depth + 1)
@@ -245,7 +250,7 @@ class Expansion:
             return self._expand_default(name.decode(), value[0].default_blank, start, operator.end(), end, mode)
         if value is None or not all(fragment.is_known for fragment in value):
             return self._append_unknown(start, end, mode)
-        is_set = bool(colon == b"" or any(fragment.text for fragment in value))
+        is_set = any(fragment.text for fragment in value) or (colon == b"" and bool(value))
         sites = self.script.find_sites(start, end)
         assumptions = tuple(note for fragment in value for note in fragment.assumptions)
         if (kind != b"+") is is_set:

@@ -62,9 +62,13 @@ class Assignment:
 class Outline:
     """A text that bash parses, with its commands, assignments and comments."""
 
-    def __init__(self, text: bytes) -> None:
-        """Parse a text. Raise `DocumentError` if it cannot be parsed or is nested too deeply."""
+    def __init__(self, text: bytes, is_body: bool = False) -> None:
+        """Parse a text, which may be the body of a function.
+
+        Raise `DocumentError` if it cannot be parsed or is nested too deeply.
+        """
         self.text = text
+        self.is_body = is_body
         self.assignments: dict[str, list[Assignment]] = {}
         self.owners: dict[str, set[frozenset[tuple[str, int]]]] = {}
         """Enclosing functions of each assignment that is not local, by variable."""
@@ -73,6 +77,8 @@ class Outline:
         self.errors: list[SyntaxNode] = []
         self.arithmetic: list[bytes] = []
         self.sets_arguments = False
+        self.shifts: list[Assignment] = []
+        """Calls of `shift`; the node is the word with the number, or None for one argument."""
         self.choices: dict[Step, Choice] = {}
         """`if` or `case` statement of each branch."""
         self.functions: list[tuple[str, SyntaxNode, Chain]] = []
@@ -273,8 +279,11 @@ class Outline:
             replaced = program != b"exec" or (
                 bool(command_arguments) and b"$" not in self._get_text(command_arguments[0])
             )
-            if replaced and (program != b"return" or filter_steps(chain, "function")):
+            if replaced and (program != b"return" or self.is_body or filter_steps(chain, "function")):
                 self.ends.setdefault(chain, node.start_byte)
+        if program == b"shift":
+            count = next(iter(node.children_by_field_name("argument")), None)
+            self.shifts.append(Assignment("shift", node.start_byte, node.end_byte, chain, count))
         if program not in (b"read", b"mapfile", b"readarray", b"getopts", b"printf", b"let", b"set"):
             return
         arguments = [self._get_text(child) for child in node.children_by_field_name("argument")]

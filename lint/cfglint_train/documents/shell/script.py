@@ -32,10 +32,10 @@ from cfglint_train.documents.document import (
     find_continued_lines,
 )
 from cfglint_train.documents.shell.branches import find_probed_options
+from cfglint_train.documents.shell.calls import expand_calls
 from cfglint_train.documents.shell.commands import MAX_NESTED, Command, Environment, ExpansionBudget, Script
 from cfglint_train.documents.shell.grammar import normalize_source
 from cfglint_train.documents.shell.programs import CommandFlag, CommandPart, partition
-from cfglint_train.documents.shell.runners import unwrap_commands
 from cfglint_train.documents.shell.sourced import Load, Sourcing
 from cfglint_train.documents.shell.words import Fragment, Setting, Word, build_setting, build_word
 from cfglint_train.foundation.expressions import compile_on_use
@@ -179,7 +179,7 @@ class ShellScript(Document):
         """Translators of the invocations whose options are read as keys, by number."""
         self._commands = 0
         self._add_directives()
-        for command in unwrap_commands(self.script):
+        for command in expand_calls(self.script):
             self._add_command(command, None)
         items: list[Node] = list(self.invocations)
         self.root = Sequence(Span(0, len(source)), items, False)
@@ -276,17 +276,18 @@ class ShellScript(Document):
         for program in reversed([invocation, *self.list_launchers(invocation)]):
             command = program.scope
             if command is not None and program is self._find_outermost(program):
-                script = command.script
-                for name, place in script.exports.items():
-                    if (
-                        place < command.at
-                        and name in script.assignments
-                        and self._is_part_of_launch(script, name, place)
-                    ):
-                        value = script.resolve_variable(name, command.at, command.chain)
-                        environment[name] = build_setting(name, value, script.find_assignment(name, command.at))
+                for step in command.list_frames():
+                    environment.update(self._collect_exports(step))
             environment.update((variable.name, variable) for variable in program.environment)
         return environment
+
+    def _collect_exports(self, command: Command) -> Iterator[tuple[str, Setting]]:
+        """Yield the variables that a command's script exports before the command."""
+        script = command.script
+        for name, place in script.exports.items():
+            if place < command.at and name in script.assignments and self._is_part_of_launch(script, name, place):
+                value = script.resolve_variable(name, command.at, command.chain)
+                yield name, build_setting(name, value, script.find_assignment(name, command.at))
 
     def _is_part_of_launch(self, script: Script, name: str, place: int) -> bool:
         """Return whether a variable that is exported at a place counts: an inherited one only if a launch reads it."""
@@ -313,7 +314,8 @@ class ShellScript(Document):
         scopes = [
             program.scope for program in (invocation, *self.list_launchers(invocation)) if program.scope is not None
         ]
-        return frozenset().union(*(find_probed_options(scope.script, scope.chain) for scope in scopes))
+        frames = (frame for scope in scopes for frame in scope.list_frames())
+        return frozenset().union(*(find_probed_options(frame.script, frame.chain) for frame in frames))
 
     def count_uses(self, name: str) -> int:
         """Count the uses of a variable in the text.
@@ -399,7 +401,7 @@ class ShellScript(Document):
         inner = Script(
             normalize_source(text), script.budget, tuple(pieces), (script, command.at, command.chain), script.depth + 1
         )
-        for nested_command in unwrap_commands(inner):
+        for nested_command in expand_calls(inner):
             self._add_command(nested_command, parent, heredoc)
 
     def _add_part(

@@ -1,0 +1,120 @@
+"""Calls of shell functions: `train() { torchrun train.py "$@"; }`, then `train --lr 1`.
+
+A function that uses its arguments is read once for each call, with the words of the call as `$1`, `$2` and `"$@"`. Its
+commands replace the call, and those of the definition are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from cfglint_train.documents.document import DocumentError
+from cfglint_train.documents.shell.commands import Command, Script
+from cfglint_train.documents.shell.words import Fragment, Step
+from cfglint_train.foundation.expressions import compile_on_use
+from cfglint_train.foundation.frozen import Frozen
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tree_sitter import Node as SyntaxNode
+
+MAX_CALLS: Final = 100
+"""Maximum number of calls in a script that are read."""
+_MAX_NESTED: Final = 5
+"""Maximum depth of functions that call each other."""
+_ARGUMENT: Final = compile_on_use(rb"\$(?:[@*1-9]|\{[@*1-9])")
+_PRINTERS: Final = (b"echo", b"printf", b"exit", b"return", b"local")
+"""Commands whose words start no program."""
+
+
+class _Function(Frozen):
+    script: Script
+    body: SyntaxNode
+    step: Step
+
+
+def expand_calls(script: Script) -> Iterator[Command]:
+    """Yield the commands of a script, with each call replaced with the commands that it runs."""
+    commands = list(script.list_commands())
+    functions = _find_functions(script)
+    if not functions:
+        yield from commands
+        return
+    definitions = {function.step for function in functions.values()}
+    calls = _Calls(functions)
+    runs = [(command, calls.expand(command)) for command in commands if definitions.isdisjoint(command.chain)]
+    inside = [(command, [command]) for command in commands if calls.entered.isdisjoint(command.chain)]
+    replaced = {id(command): run for command, run in (*inside, *runs)}
+    for command in commands:
+        yield from replaced.get(id(command), ())
+
+
+def _find_functions(script: Script) -> dict[str, _Function]:
+    """Return the functions that are defined once and start programs with their arguments, by name."""
+    count = Counter(name for name, _, _ in script.functions)
+    functions = {}
+    for name, node, _ in script.functions:
+        body, step = node.child_by_field_name("body"), ("function", node.id)
+        if body is None or count[name] > 1 or step in script.uncalled_functions:
+            continue
+        if _ARGUMENT.search(script.text, body.start_byte, body.end_byte) and any(
+            step in chain and not _is_printer(script, command) for command, chain, _ in script.simple_commands
+        ):
+            functions[name] = _Function(script, body, step)
+    return functions
+
+
+def _is_printer(script: Script, command: SyntaxNode) -> bool:
+    name = command.child_by_field_name("name")
+    return name is not None and script.text[name.start_byte : name.end_byte] in _PRINTERS
+
+
+class _Calls:
+    """The calls of a script's functions."""
+
+    def __init__(self, functions: dict[str, _Function]) -> None:
+        """Store the functions by name."""
+        self.entered: set[Step] = set()
+        """Functions of which a call was read."""
+        self._functions = functions
+        self._count = 0
+
+    def expand(self, command: Command, around: tuple[Step, ...] = ()) -> list[Command]:
+        """Return the commands that a command runs if it calls a function, else the command itself."""
+        name = command.words[0] if command.words else None
+        function = None if name is None or not name.is_known else self._functions.get(name.text)
+        if function is None or function.step in around or len(around) >= _MAX_NESTED or self._count >= MAX_CALLS:
+            return [command]
+        self._count += 1
+        body = _read_body(function, command)
+        inner = [] if body is None else list(body.list_commands())
+        if body is None or body.loses_arguments:
+            return [command]
+        self.entered.add(function.step)
+        inner = [item._replace(prefix=(*item.prefix, *command.prefix)) if command.prefix else item for item in inner]
+        return [run for item in inner for run in self.expand(item, (*around, function.step))]
+
+
+def _read_body(function: _Function, call: Command) -> Script | None:
+    """Return the body of a function as the script that a call runs, or None if it is too long."""
+    pieces = tuple(function.script.read_literal(function.body.start_byte, function.body.end_byte))
+    text = b"".join(_get_text(piece) for piece in pieces)
+    budget = function.script.budget
+    budget.bytes -= 4 * len(text)
+    if budget.bytes < 0:
+        return None
+    try:
+        body = Script(
+            text, budget, pieces, (call.script, call.at, call.chain), call.script.depth, sourced=True, call=call
+        )
+    except DocumentError:
+        return None
+    # What other functions set is as uncertain in the body as outside.
+    for name, owners in function.script.owners.items():
+        body.owners.setdefault(name, set()).update(owner for owner in owners if function.step not in owner)
+    return body
+
+
+def _get_text(piece: Fragment) -> bytes:
+    return b"\x01" if piece.why else piece.text
