@@ -10,6 +10,17 @@ SOURCE = """
 if not config.actor.dynamic:
     assert size >= config.critic.mini
     assert config.data.size >= self.config.rate
+
+def refuse(size, name):
+    if size is None:
+        raise ValueError(name)
+
+def warn(size):
+    print(size)
+
+if self.reference:
+    refuse(config.ref.rows, "ref")
+    warn(config.ref.batch)
 """
 
 
@@ -22,6 +33,8 @@ if not config.actor.dynamic:
         (("data.size", "critic.mini"), True),
         (("data.size", "actor.rate"), True),
         (("data.rows", "actor.rate"), False),
+        (("reference", "ref.rows"), True),
+        (("reference", "ref.batch"), False),
     ],
 )
 def test_a_name_may_have_its_group(tmp_path: Path, words: tuple[str, ...], is_there: bool) -> None:

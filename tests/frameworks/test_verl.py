@@ -583,6 +583,23 @@ def test_a_copy_that_checks_a_setting_otherwise_accepts_what_upstream_refuses(co
     assert [finding.severity for finding in findings] == [expected] * bool(expected)
 
 
+@for_each(("guard", "count"), [("if True:", 1), ("if self.use_reference_policy:", 0)])
+def test_a_copy_may_ask_for_the_batch_of_the_reference_only_if_it_has_one(guard, count, tmp_path):
+    copy_verl(tmp_path)
+    (tmp_path / "verl" / "version" / "version").write_text("0.3.0.post1\n")
+    tree = tmp_path / "verl" / "trainer" / "config" / "ppo_trainer.yaml"
+    batches = "{log_prob_micro_batch_size: null, log_prob_micro_batch_size_per_gpu: null}"
+    text = tree.read_text().replace("  actor:", f"  ref: {batches}\n  actor:\n    use_kl_loss: False")
+    tree.write_text(text.replace("algorithm:", "algorithm:\n  use_kl_in_reward: False"))
+    function = "def refuse(size, other):\n    raise ValueError\n"
+    call = "refuse(config.ref.log_prob_micro_batch_size, config.ref.log_prob_micro_batch_size_per_gpu)"
+    trainer = f"{function}\ndef validate(self, config):\n    {guard}\n        {call}\n"
+    (tmp_path / "verl" / "trainer" / "ray_trainer.py").write_text(trainer)
+    words = (word for word in BASE if not word.startswith("actor_rollout_ref.ref"))
+    (tmp_path / "run.sh").write_text(" ".join(("python3 -m verl.trainer.main_ppo", *words)))
+    assert sum("even without a reference" in message for message in list_messages(tmp_path, "KEY006")) == count
+
+
 @for_each(("word", "severity"), [
     ("", "warning"),
     ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=null", "info"),

@@ -58,6 +58,8 @@ class Clause(Frozen):
     ever: bool
     """True if it also holds for the releases before the oldest known one that have these settings."""
     before: str | None
+    guard: tuple[str, ...]
+    """Names that one refusal in the code of a copy tests together if the copy accepts the settings."""
     package: str | None
     """Package whose releases `since` and `before` name; None: the framework."""
     severity: Severity
@@ -89,6 +91,7 @@ def build_clause(row: Row) -> Clause:
         row.get("since"),
         "ever" in row,
         row.get("before"),
+        tuple(row.get("guard", ())),
         row.get("package"),
         row.get("severity", "error"),
         fix and ClauseFix(fix["applicability"], fix["message"], fix.get("set", {}), tuple(fix.get("remove", ()))),

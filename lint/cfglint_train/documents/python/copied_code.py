@@ -1,6 +1,7 @@
 """Source of a framework that is copied into the repository: conditions on settings and arguments of calls.
 
-Conditions come from `assert`, `if` and `elif`. An assert and a branch that raises count as stopping the program.
+Conditions come from `assert`, `if` and `elif`, and from calls of functions that raise. An assert, such a call and a
+branch that raises count as stopping the program.
 """
 
 from __future__ import annotations
@@ -125,7 +126,10 @@ def _read_files(folder: str) -> Iterator[tuple[str, bytes]]:
 
 def _parse_conditions(text: bytes) -> list[tuple[frozenset[str], bool]]:
     try:
-        return list(_find_conditions(_parse_tree(text).body, frozenset()))
+        tree = _parse_tree(text)
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        refusing = frozenset(function.name for function in functions if _raises(function))
+        return list(_find_conditions(tree.body, frozenset(), refusing))
     except RecursionError:
         return []
 
@@ -154,22 +158,37 @@ def _list_modules(folder: str) -> Iterator[str]:
         yield from (os.path.join(folder_path, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> Iterator[tuple[frozenset[str], bool]]:
-    """Yield the words of each condition and its enclosing branches, and whether the condition stops the program."""
+def _raises(function: ast.FunctionDef) -> bool:
+    """Return whether a function has a `raise` of its own."""
+    inner = (node for item in function.body for node in ast.walk(item) if isinstance(node, ast.FunctionDef))
+    nested = {id(node) for definition in inner for node in ast.walk(definition)}
+    return any(isinstance(node, ast.Raise) and id(node) not in nested for node in ast.walk(function))
+
+
+def _find_conditions(
+    body: Iterable[ast.stmt], outer_words: frozenset[str], refusing: frozenset[str]
+) -> Iterator[tuple[frozenset[str], bool]]:
+    """Yield the words of each condition and its enclosing branches, and whether the condition stops the program.
+
+    A call of one of the functions in `refusing` is a condition on its arguments.
+    """
     for statement in body:
         if isinstance(statement, ast.Assert):
             yield outer_words | _collect_words(statement.test), True
         elif isinstance(statement, ast.Raise):
             yield outer_words, True
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            if get_callee_name(statement.value) in refusing:
+                yield outer_words.union(*map(_collect_words, statement.value.args)), True
         elif isinstance(statement, ast.If):
             branch_words = outer_words | _collect_words(statement.test)
             yield branch_words, False
-            yield from _find_conditions(statement.body, branch_words)
-            yield from _find_conditions(statement.orelse, outer_words)
+            yield from _find_conditions(statement.body, branch_words, refusing)
+            yield from _find_conditions(statement.orelse, outer_words, refusing)
         else:
             inner = frozenset() if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else outer_words
             for part in ("body", "orelse", "finalbody"):
-                yield from _find_conditions(getattr(statement, part, ()), inner)
+                yield from _find_conditions(getattr(statement, part, ()), inner, refusing)
 
 
 def _has_word(condition: frozenset[str], word: str) -> bool:
