@@ -75,9 +75,7 @@ def find_proposals(
         if match.reason != "similar"
         or has_same_words(_strip_group(name), _strip_group(str(match.route[-1]))) is not False
     ]
-    matches = [
-        match for match in matches if not _is_deprecated(vocabulary.find_fact(match.route, release, key_context))
-    ]
+    matches = [match for match in matches if _is_writable(vocabulary.find_fact(match.route, release, key_context))]
     if not matches:
         return []
     similarities = [_compute_similarity(name, str(match.route[-1])) for match in matches]
@@ -95,8 +93,9 @@ def find_proposals(
     ]
 
 
-def _is_deprecated(fact: KeyFact | None) -> bool:
-    return fact is not None and fact.is_deprecated
+def _is_writable(fact: KeyFact | None) -> bool:
+    """Return whether a name may be proposed: the key is not deprecated, and no sign is needed to add it."""
+    return fact is None or not (fact.is_deprecated or fact.get_schema().get("x-absent"))
 
 
 def _is_same_setting(is_sure: IsSure, name: str, other: str) -> bool:
