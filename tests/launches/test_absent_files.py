@@ -43,6 +43,7 @@ SILENT = {
     "placeholder": LAUNCH.replace("sft_b", "your_sft"),
     "other_checkout": "accelerate launch dpo.py --config configs/sft_b.yaml\n",
     "framework_program": "torchrun src/train.py --config configs/sft_a.yaml\n",
+    "left_out": f'DUMMY=${{DUMMY:-no}}\nif [ "$DUMMY" = yes ]; then {LAUNCH.strip()}; fi\n',
     "variable": LAUNCH.replace("configs/", "$CONFIGS/"),
 }
 

@@ -71,8 +71,11 @@ def find_nearest(
 
 
 def _is_started_here(document: ShellDocument, invocation: Invocation) -> bool:
-    """Return whether a command runs on this machine, in its script's folder or where the script is started."""
-    if invocation.scope is None or invocation.scope.is_nested:
+    """Return whether a command runs on this machine, in its script's folder or where the script is started.
+
+    A command in a branch that defaults leave out may never run.
+    """
+    if invocation.scope is None or invocation.scope.is_nested or invocation.scope.is_left_out():
         return False
     launchers = list(document.list_launchers(invocation))
     if not all(launcher.program in LOCAL_LAUNCHERS for launcher in launchers):

@@ -109,6 +109,15 @@ class Command(Frozen):
             frames.append(call)
         return frames[::-1]
 
+    def is_left_out(self) -> bool:
+        """Return whether defaults decide that a branch around the command is not taken."""
+        return any(
+            choice is not None and is_taken(frame.script, choice, step, 0, []) is False
+            for frame in self.list_frames()
+            for step in frame.chain
+            for choice in (frame.script.choices.get(step),)
+        )
+
     @property
     def is_nested(self) -> bool:
         """True if another shell runs the command (`bash -c`)."""
