@@ -19,7 +19,7 @@ SCRIPTS = {
     "with a log": 'log() { echo "$@"; }\nrun() { log "$@"; nohup "$@" > /dev/null 2>&1; }\nrun torchrun a.py --x 1\n',
     "by another": 'run() { nohup "$@"; }\nw() { shift; run "$@"; }\nw t torchrun a.py --x 1\nrun torchrun b.py\n',
     "given another": 'run() { "$@"; }\nlater() { sleep 0; "$@"; }\nrun later torchrun a.py --x 1\n',
-    "numbered": 'train() { local lr=$1 n=${2:-8}; torchrun a.py --x $lr --y "$n" "$3"; }\ntrain 1e-5\ntrain 2 4 "a b"\n',
+    "numbered": 'train() { local lr=$1 n=${2:-8}; torchrun a.py --x $lr --y "$n" "$3"; }\ntrain 1\ntrain 2 4 "a b"\n',
     "some numbered": 'train() {\n  name=$1\n  shift\n  torchrun a.py --name "$name" "$@"\n}\ntrain a --x 1\ntrain b\n',
     "joined": 'train() { torchrun a.py --all "$*" --each $@; }\ntrain 1 "2 3"\n',
     "a main function": 'main() { torchrun a.py --x 1 "$@"; }\nmain "$@"\n',
@@ -75,7 +75,7 @@ def test_each_call_has_its_own_words_in_one_place():
     document = parse_script(SCRIPTS["numbered"])
     runs = [invocation for invocation in document.invocations if invocation.program == "a.py"]
     assert [[word.text for word in run.words] for run in runs] == [
-        ["--x", "1e-5", "--y", "8", ""],
+        ["--x", "1", "--y", "8", ""],
         ["--x", "2", "--y", "4", "a b"],
     ]
 

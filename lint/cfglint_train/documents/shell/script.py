@@ -199,9 +199,12 @@ class ShellScript(Document):
         self._mappings = None
 
     def is_complete(self, route: Route) -> bool:
-        """Return whether all options of an invocation are known, rather than hidden in an unknown variable."""
+        """Return whether all options of an invocation are known: none is hidden in a variable or cut off."""
         number = route[0] if route else None
-        return not isinstance(number, int) or not self.invocations[number].open
+        if not isinstance(number, int):
+            return True
+        invocation = self.invocations[number]
+        return not invocation.open and not any(map(self.is_lost_blank, invocation.words[-1:]))
 
     def find_conditional_option(self, place: Span) -> tuple[str, str] | None:
         """Return the option at a place and the condition under which it is passed.
