@@ -583,6 +583,13 @@ def test_a_copy_that_checks_a_setting_otherwise_accepts_what_upstream_refuses(co
     assert [finding.severity for finding in findings] == [expected] * bool(expected)
 
 
+def test_what_a_broken_line_cuts_off_is_not_called_missing(tmp_path):
+    words = " ".join(word for word in BASE if not word.startswith("trainer"))
+    command = f"python3 -m verl.trainer.main_ppo {words} \\ \n    trainer.save_freq=20\n"
+    (tmp_path / "run.sh").write_text(f"# cfglint: verl=0.9.1\n{command}")
+    assert [finding.code for finding in lint(tmp_path).findings if finding.severity != "info"] == ["SYN007"]
+
+
 @for_each(("guard", "count"), [("if True:", 1), ("if self.use_reference_policy:", 0)])
 def test_a_copy_may_ask_for_the_batch_of_the_reference_only_if_it_has_one(guard, count, tmp_path):
     copy_verl(tmp_path)
