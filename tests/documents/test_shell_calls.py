@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from cfglint_train.documents.document import CannotEdit, Set, Unknown, apply_edits
@@ -108,3 +110,44 @@ def test_what_two_calls_of_an_outer_function_share_is_not_written():
     document = parse_script(f"{inner}wrap b.py\n")
     with pytest.raises(CannotEdit):
         document.build_edits([Set((0, "--nnodes"), "4")])
+
+
+WORDS = ["1", "a=2", '"b c"', "$X", "--k", "''", '"$X y"']
+USES = ['"$@"', "$@", "$1", '"$2"', "${3:-q}", "--x $X", "--l=$L", '"$*"', '"${@:2}"', "${1:+w}"]
+STEPS = [
+    "shift", "shift 2", "local L=$1", "local L=${2:-d}", "X=$1", "X=5", 'if [ -z "$1" ]; then return; fi',
+    '[ "$1" = a=2 ] && shift',
+]  # fmt: skip
+CALLS = ["{}", "if true; then {}; fi", "for i in 1 2; do {} $i; done", "X=3\n{}", "A=1 {}", "( {} )"]
+
+
+def write_functions(draw: random.Random) -> str:
+    """Write a script with functions that drop, keep and pass on their arguments, and with calls of them."""
+    lines, names = ["X=0"], ["f", "g", "h"][: draw.randint(1, 3)]
+    for number, name in enumerate(names):
+        body = draw.choices(STEPS, k=draw.randint(0, 2))
+        body += [f"torchrun {' '.join(draw.choices(USES, k=draw.randint(1, 3)))}" for _ in range(draw.randint(0, 2))]
+        body += [f"{other} {draw.choice(USES[:8])}" for other in names[:number] if draw.randint(0, 1)]
+        draw.shuffle(body)
+        lines.append(f"{name}() {{\n  " + "\n  ".join((*body, 'torchrun end "$@"')) + "\n}")
+    for _ in range(draw.randint(1, 4)):
+        call = f"{draw.choice(names)} {' '.join(draw.choices(WORDS, k=draw.randint(0, 4)))}"
+        lines.append(draw.choice(CALLS).format(call))
+    return "\n".join(lines) + "\n"
+
+
+@bash.needs_bash
+def test_whatever_functions_run_is_among_the_commands(tmp_path):
+    """Compare random scripts with bash: each of its calls is a command, and what is certain is a call."""
+    exact = 0
+    for seed in range(60):
+        source = write_functions(random.Random(seed))
+        calls = bash.run_script(source.encode(), tmp_path)
+        commands = [words for words in bash.list_commands(parse_script(source)) if words[0].text == "torchrun"]
+        for call in calls:
+            assert any(bash.is_same_call(words, call) for words in commands), f"{call} of\n{source}"
+        certain = [[word.text for word in words] for words in commands if all(word.is_known for word in words)]
+        if not any(sign in source for sign in ("return", "&&")):  # whether a command runs, is another question
+            assert all(words in calls for words in certain), source
+        exact += sum(call in certain for call in calls)
+    assert exact > 100

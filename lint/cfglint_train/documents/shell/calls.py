@@ -1,7 +1,7 @@
 """Calls of shell functions: `train() { torchrun train.py "$@"; }`, then `train --lr 1`.
 
 A function that uses its arguments is read once for each call, with the words of the call as `$1`, `$2` and `"$@"`. Its
-commands replace the call, and those of the definition are left out.
+commands replace the call, and those of the definition are left out unless a call cannot be read.
 """
 
 from __future__ import annotations
@@ -41,13 +41,17 @@ def expand_calls(script: Script) -> Iterator[Command]:
     if not functions:
         yield from commands
         return
+    calls, runs = _Calls(functions), dict[int, list[Command]]()
     definitions = {function.step for function in functions.values()}
-    calls = _Calls(functions)
-    runs = [(command, calls.expand(command)) for command in commands if definitions.isdisjoint(command.chain)]
-    inside = [(command, [command]) for command in commands if calls.entered.isdisjoint(command.chain)]
-    replaced = {id(command): run for command, run in (*inside, *runs)}
+    hidden, before = definitions, set[Step]()
+    while hidden != before:
+        for command in commands:
+            if id(command) not in runs and hidden.isdisjoint(command.chain):
+                runs[id(command)] = calls.expand(command, tuple(step for step in command.chain if step in definitions))
+        hidden, before = calls.entered - calls.left, hidden
     for command in commands:
-        yield from replaced.get(id(command), ())
+        if hidden.isdisjoint(command.chain):
+            yield from runs[id(command)]
 
 
 def _find_functions(script: Script) -> dict[str, _Function]:
@@ -77,6 +81,8 @@ class _Calls:
         """Store the functions by name."""
         self.entered: set[Step] = set()
         """Functions of which a call was read."""
+        self.left: set[Step] = set()
+        """Functions of which a call was not read."""
         self._functions = functions
         self._count = 0
 
@@ -84,12 +90,14 @@ class _Calls:
         """Return the commands that a command runs if it calls a function, else the command itself."""
         name = command.words[0] if command.words else None
         function = None if name is None or not name.is_known else self._functions.get(name.text)
-        if function is None or function.step in around or len(around) >= _MAX_NESTED or self._count >= MAX_CALLS:
+        if function is None or function.step in around:
             return [command]
+        is_within = len(around) < _MAX_NESTED and self._count < MAX_CALLS
         self._count += 1
-        body = _read_body(function, command)
+        body = _read_body(function, command) if is_within else None
         inner = [] if body is None else list(body.list_commands())
         if body is None or body.loses_arguments:
+            self.left.add(function.step)
             return [command]
         self.entered.add(function.step)
         inner = [item._replace(prefix=(*item.prefix, *command.prefix)) if command.prefix else item for item in inner]

@@ -278,25 +278,25 @@ class Script(Outline):
 
     def list_arguments(self, at: int, chain: Chain) -> tuple[Word, ...] | None:
         """Return the arguments of the function whose body this is, at a place; None if they are unknown."""
-        result: tuple[Word, ...] | None = None
-        if self.call is not None and not self.sets_arguments:
-            skipped: int | None = 0
-            for shift in self.shifts:
-                is_made: AssignmentCondition | bool | None = False
-                if filter_steps(shift.chain, "loop") & filter_steps(chain, "loop"):
-                    is_made = None
-                elif shift.end <= at:
-                    is_made = self._find_condition(shift, chain, 0)
-                count = b"1" if shift.node is None else self._get_text(shift.node)
-                if is_made is True and skipped is not None and count.isdigit():
-                    skipped += int(count)
-                elif is_made is not False:
-                    skipped = None
-            result = None if skipped is None else self.call.words[1 + skipped :]
-            if skipped and any(word.loose or word.is_optional for word in self.call.words[1 : 1 + skipped]):
-                result = None
-        self.loses_arguments = self.loses_arguments or result is None
-        return result
+        words = None if self.call is None or self.sets_arguments else self.call.words[1:]
+        for shift in self.shifts:
+            is_made: AssignmentCondition | bool | None = False
+            if filter_steps(shift.chain, "loop") & filter_steps(chain, "loop"):
+                is_made = None
+            elif shift.end <= at:
+                is_made = self._find_condition(shift, chain, 0)
+            if is_made is not False and words is not None:
+                words = self._shift(words, shift) if is_made is True else None
+        self.loses_arguments = self.loses_arguments or words is None
+        return words
+
+    def _shift(self, words: tuple[Word, ...], shift: Assignment) -> tuple[Word, ...] | None:
+        """Return the arguments after a `shift`, which does nothing if there are too few; None if they are unknown."""
+        text = b"1" if shift.node is None else self._get_text(shift.node)
+        count = int(text) if text.isdigit() else len(words) + 1
+        if not text.isdigit() or any(word.loose or word.is_optional for word in words[:count]):
+            return None
+        return words[count:] if count <= len(words) else words
 
     def resolve_argument(self, number: int, at: int, chain: Chain) -> tuple[Fragment, ...] | None:
         """Return the value of `$1`, `$2` and so on at a place, or None if it cannot be determined."""
@@ -305,7 +305,10 @@ class Script(Outline):
         words = self.list_arguments(at, chain)
         if words is None or any(word.loose or word.is_optional for word in words[:number]):
             return None
-        return words[number - 1].fragments if number <= len(words) else ()
+        if number <= len(words):
+            return words[number - 1].fragments
+        end = self.call.words[-1].span.end
+        return (Fragment(b"", (Span(end, end),), exact=False),)
 
     def find_assignment(self, name: str, at: int) -> Span | None:
         """Return the position of the last assignment before an offset, or None if it is not in the document."""
@@ -595,10 +598,11 @@ class Script(Outline):
         if raw[:1] != b'"':
             unquoted = ((part._replace(split=True) for part in field) for field in fields)
             return [part for field in unquoted for part in split_words(field, "IFS" not in self.assignments)]
-        if b"*" not in raw or not fields:
+        if b"*" not in raw:
             return fields
         blank = Fragment(b" ", self.find_sites(*word), exact=False, names=("*",))
-        return [tuple(part for field in fields for part in (blank, *field))[1:]]
+        joined = tuple(part for field in fields for part in (blank, *field))
+        return [joined[1:] or (blank._replace(text=b""),)]
 
     def _find_forwarded(self, word: Span, chain: Chain, count: int) -> int | None:
         """Return the number of words in front of the script's own `"$@"` in a command, or None without it.

@@ -250,7 +250,10 @@ class Expansion:
             return self._expand_default(name.decode(), value[0].default_blank, start, operator.end(), end, mode)
         if value is None or not all(fragment.is_known for fragment in value):
             return self._append_unknown(start, end, mode)
-        is_set = any(fragment.text for fragment in value) or (colon == b"" and bool(value))
+        has_text = any(fragment.text for fragment in value)
+        if not (colon or has_text) and name.isdigit():
+            return self._append_unknown(start, end, mode)  # an empty argument, or none
+        is_set = bool(colon == b"" or has_text)
         sites = self.script.find_sites(start, end)
         assumptions = tuple(note for fragment in value for note in fragment.assumptions)
         if (kind != b"+") is is_set:
