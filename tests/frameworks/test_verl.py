@@ -111,7 +111,12 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("hydra.run.dir=out", "model_engine=dp"), "0.9.1", "KEY", None),
     (("hydra.searchpath=[pkg://mine]", "trainer.stranger=1"), "0.9.1", "KEY", None),
     (("model_engine=mine", "trainer.stranger=1"), "0.9.1", "KEY", None),
-    (("actor@actor_rollout_ref.actor=mine", "actor_rollout_ref.actor.stranger=1"), "0.9.1", "KEY", None),
+    (("actor@actor_rollout_ref.actor=veomni_actor", "actor_rollout_ref.actor.stranger=1"), "0.9.1", "KEY", None),
+    (("actor@actor_rollout_ref.actor=mine",), "0.9.1", "KEY006", "the config group `actor` has no `mine`: it is"),
+    (("actor@actor_rollout_ref.actor=mine", "hydra.searchpath=[pkg://mine]"), "0.9.1", "KEY", None),
+    (("model_engine=megatrn",), "0.9.1", "KEY004", "`model_engine` must be one of"),
+    (("--config-nme=foo",), "0.9.1", "KEY001", "has no `--config-nme`: it is refused; did you mean `--config-name`?"),
+    (("--multirun", "trainer.seed=1"), "0.9.1", "KEY006", "reads no overrides after `--multirun`"),
 ])  # fmt: skip
 def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected, tmp_path):
     quoted = [word if word.startswith("'") else f"'{word}'" for word in words]

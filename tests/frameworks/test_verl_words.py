@@ -5,6 +5,8 @@ The answers for the newest release are recorded (`tests/support/oracle.py`).
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import random
 import shlex
@@ -16,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.frameworks.lens_types import StatedValue
+from cfglint_train.frameworks.verl.options import find_late_override, find_unknown_options
 from cfglint_train.frameworks.verl.settings import look_up
 from tests.support import oracle
 from tests.support.linting import build_options, change_directory, lint
@@ -118,6 +122,22 @@ DELETED = (
     "trainer.val_generations_to_log_to_wandb",
 )
 """Settings to delete: absent ones, and those that neither the validation nor an interpolation reads."""
+OPTIONS = (
+    "a.b=1", "b=2", "c=3", "--config-name run", "--config-name=run", "-cn run", "--config-nam run", "--multirun", "-m",
+    "--mult", "-r", "--config-nme run", "--config-pth=conf", "--conf=run", "--package actor", "-x", "-xy", "--stranger",
+    "-- d=4", "-p x", "--config_name=run", "--run",
+)  # fmt: skip
+"""Options of Hydra, abbreviations and misspellings among overrides."""
+CHOSEN = (
+    *(("main_ppo", "ppo_trainer", f"{group}@{place}={file}")
+      for group, place in (("actor", A[:-1]), ("ref", F[:-1]), ("model", M[:-1]), ("model", "critic.model"))
+      for file in ("dp_actor", "dp_ref", "hf_model", "dp_actr", "stranger")),
+    *(("main_ppo", "ppo_trainer", f"model_engine={file}") for file in ("dp", "megatron", "veomni", "megatrn")),
+    *(("sft_trainer", "sft_trainer_engine", f"{group}={file}")
+      for group in ("engine", "optim", "model")
+      for file in ("fsdp", "megatron", "automodel", "hf_model", "fsdp2")),
+)  # fmt: skip
+"""Programs, the trees that they compose, and words that choose a file of a group."""
 LATER = ("does not divide", "data-parallel ranks", "rank's share", "sequence", "sample", "engine", "GPUs")
 """Words of messages about what stops a run after the validation, which the judge does not see."""
 
@@ -213,3 +233,50 @@ def test_commands_of_older_releases_are_too(release: str, tmp_path: Path) -> Non
     process = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr[-2000:]
     check_sets(tmp_path, release, sets, [json.loads(line) for line in process.stdout.splitlines()])
+
+
+@pytest.mark.oracle
+def test_options_are_refused_as_the_parser_of_hydra_refuses_them() -> None:
+    oracle.require_module("hydra")
+    from hydra._internal.utils import get_args_parser
+
+    dice, verdicts = random.Random("options"), []
+    for _ in range(2000):
+        words = [word for text in dice.choices(OPTIONS, k=dice.randint(1, 5)) for word in text.split()]
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors), contextlib.suppress(SystemExit):
+            get_args_parser().parse_args(words)
+        script = ShellDocument("run.sh", f"python3 -m verl.trainer.main_ppo {' '.join(words)}\n".encode())
+        invocation = script.invocations[-1]
+        is_refused = bool([*find_unknown_options(invocation)]) or find_late_override(invocation) is not None
+        assert is_refused is bool(errors.getvalue()), (words, errors.getvalue())
+        verdicts.append(is_refused)
+    assert 0.2 < sum(verdicts) / len(verdicts) < 0.9
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("release", ["0.4.1", "0.7.1", "0.9.0"])
+def test_files_of_groups_are_missing_where_hydra_does_not_find_them(release: str, tmp_path: Path) -> None:
+    oracle.require_module("hydra")
+    import hydra
+
+    configs = fetch_source("verl", release, "verl") / "verl" / "trainer" / "config"
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text(f"verl=={release}\n", encoding="utf-8")
+    missing = set()
+    for number, (program, tree, word) in enumerate(CHOSEN):
+        if not (configs / f"{tree}.yaml").is_file():
+            continue
+        text = f"python3 -m verl.trainer.{program} {word} data.train_batch_size=256\n"
+        (tmp_path / f"{number}.sh").write_text(text, encoding="utf-8")
+        with hydra.initialize_config_dir(str(configs), version_base=None):
+            try:
+                hydra.compose(tree, [word])
+            except hydra.errors.HydraException as problem:
+                if "Could not find" in str(problem) or word.startswith("model_engine"):
+                    missing.add(f"{number}.sh")
+    with change_directory(tmp_path):
+        result = lint(tmp_path, build_options(select=["KEY002", "KEY004", "KEY006"]))
+    texts = ("the config group", "`model_engine`")
+    assert {finding.path for finding in result.findings if finding.message.startswith(texts)} == missing
+    assert missing

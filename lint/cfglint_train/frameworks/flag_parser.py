@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from cfglint_train.documents.document import Change, Entry, Route
+from cfglint_train.documents.document import Change, Edit, Entry, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.foundation.versions import parse_release
@@ -44,6 +44,8 @@ class RefusedWord(Frozen):
     """Function that returns whether a release refuses the word."""
     rename: Change | None = None
     """Change that gives the word the right form, or None."""
+    likely_edit: Edit | None = None
+    """Edit of the word's text that was probably meant, or None."""
 
 
 class FlagParser:

@@ -64,6 +64,8 @@ class UnparsedOption(Frozen):
     place: Place
     suggestion: str = ""
     """Option that was probably intended."""
+    is_renamable: bool = False
+    """True if the place holds the option's name alone, and no other option is similar."""
 
 
 class UserPrograms:

@@ -113,6 +113,10 @@ def _report_words(config: Config) -> Iterator[Report]:
         if word.rename is not None:
             is_sure = effects.effects == {REFUSED}
             fix = Fix("safe" if is_sure else "unsafe", word.help, keys=((config, (word.rename,)),))
+        elif word.likely_edit is not None:
+            fix = Fix(
+                "unsafe", f"{word.help}, if that is what you meant", texts=((word.place.document, word.likely_edit),)
+            )
         message = f"{word.message}: {effects.describe()}"
         help_text = word.help if fix is None else None
         yield Report(message, word.place, effects.limit_severity("error"), fix, help=help_text, grounds=effects.grounds)

@@ -11,6 +11,7 @@ It also looks up:
 - keys of a JSON or YAML file that a script reads with `HfArgumentParser`
 - launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser`, or all options of its
   `ArgumentParser`, are known and the parser accepts nothing else
+- options of Hydra in commands of verl
 
 Any key is accepted in free-form mappings (`gradient_checkpointing_kwargs`), and anywhere if the file loads a plugin
 that cfglint does not know. Keys that only hold YAML anchors for the rest of the file are accepted too.
@@ -113,11 +114,12 @@ from cfglint_rules.vocabulary.values import is_accepted
 from cfglint_rules.vocabulary.verdicts import Verdict, list_judged_keys, list_verdicts
 from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM, PRESENT
-from cfglint_train.documents.document import Change, Delete, Route
+from cfglint_train.documents.document import Change, Delete, Edit, Route
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import load
+from cfglint_train.frameworks.keys import UnparsedOption
 from cfglint_train.frameworks.lens import Config, format_route
 
 if TYPE_CHECKING:
@@ -165,7 +167,16 @@ def check(config: Config) -> Iterator[Report]:
             f"the parser of `{unparsed_option.program}` has no `{unparsed_option.option}`: it is refused"
             + (f"; did you mean `{unparsed_option.suggestion}`?" if unparsed_option.suggestion else ""),
             unparsed_option.place,
+            fix=_build_option_fix(unparsed_option),
         )
+
+
+def _build_option_fix(option: UnparsedOption) -> Fix | None:
+    """Return the fix that replaces the name of an option where it is written, or None if that is not certain."""
+    if not option.is_renamable:
+        return None
+    edit = Edit(option.place.span, option.suggestion)
+    return Fix("safe", f"rename {option.option} to {option.suggestion}", texts=((option.place.document, edit),))
 
 
 def _add_entry_point_ground(config: Config, route: Route, report: Report) -> Report:

@@ -43,13 +43,15 @@ def _build_loader() -> type[yaml.SafeLoader]:
 class ConfigFolder:
     """The Hydra configurations in folders of a source tree; the first folder that has a file wins."""
 
-    __slots__ = ("_folders", "_parsed", "_tree")
+    __slots__ = ("_folders", "_parsed", "_tree", "groups")
 
     def __init__(self, tree: SourceTree, *folders: str) -> None:
         """Store the tree and the folders, which are parsed when needed."""
         self._tree = tree
         self._folders = folders
         self._parsed: dict[str, Any] = {}
+        self.groups: dict[tuple[str, ...], str] = {}
+        """Group whose file each section of the last composed tree comes from, by the section's route."""
 
     def list_options(self, group: str) -> list[str]:
         """Return the names of the configurations in a group, sorted."""
@@ -66,6 +68,7 @@ class ConfigFolder:
         Raises UndecidedError if a configuration is missing or not a mapping.
         """
         composed: Tree = {}
+        self.groups = {}
         selected = {**self._collect_overrides(name), **choices}
         self._add(composed, name, (), dict(selected), 0)
         return composed
@@ -121,6 +124,7 @@ class ConfigFolder:
             for name in option:
                 self._add(composed, join(folder, str(name)), inner, choices, depth + 1)
             return
+        self.groups[inner] = folder
         spelling = f"{folder}@{'.'.join((*package, place))}" if place else folder
         chosen = choices.setdefault(spelling, choices.get(folder, "" if option is None else str(option)))
         chosen = _CHOICE.sub(lambda match: choices.get(match[1], match[0]), chosen)

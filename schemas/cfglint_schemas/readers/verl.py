@@ -81,6 +81,8 @@ class _Entry(Frozen):
 
     name: str
     tree: Tree
+    files: dict[tuple[str, ...], Fragment] = {}
+    """Files that a word may select for a section: group and names, by the section's route."""
     is_own: bool = True
     """False for the tree of a recipe's or a fork's program."""
 
@@ -97,12 +99,12 @@ def read(package: str, source: Source) -> ReleaseTable:
 def _compose_entries(source: Source) -> Iterator[_Entry]:
     """Yield the trees of the trainers; the PPO trainer with FSDP comes first."""
     configs = ConfigFolder(source.tree, _FOLDER)
-    yield _Entry(_TRAINERS[0], configs.compose(_TRAINERS[0]))
+    yield from _compose(configs, _TRAINERS[0], _TRAINERS[0], {})
     names = {_TRAINERS[0]}
     for name in _TRAINERS[1:]:
         if configs.has(name):
             names.add(name)
-            yield _Entry(name, configs.compose(name))
+            yield from _compose(configs, name, name, {})
     for engine in configs.list_options(_ENGINES):
         name = f"ppo_{engine}_trainer"
         if engine != "dp" and name not in names:
@@ -137,9 +139,15 @@ def _compose_programs(source: Source) -> Iterator[_Entry]:
 def _try_to_compose(configs: ConfigFolder, entry: str, name: str, choices: dict[str, str]) -> Iterator[_Entry]:
     """Yield a tree, unless a file that it needs is missing."""
     try:
-        yield _Entry(entry, configs.compose(name, choices))
+        yield from _compose(configs, entry, name, choices)
     except UndecidedError:
         return
+
+
+def _compose(configs: ConfigFolder, entry: str, name: str, choices: dict[str, str]) -> Iterator[_Entry]:
+    """Yield a tree with the files of its groups."""
+    tree = configs.compose(name, choices)
+    yield _Entry(entry, tree, {route: {group: configs.list_options(group)} for route, group in configs.groups.items()})
 
 
 class _TreeReader:
@@ -172,7 +180,8 @@ class _TreeReader:
         self, entry: _Entry, route: tuple[str, ...], value: Any, field: Field | None, is_built: bool
     ) -> TableKey:
         if isinstance(value, dict) and value:
-            return TableKey({"$ref": f"#/$defs/{self._name_mapping(entry, route, value, is_built)}"})
+            files = {"x-files": entry.files[route]} if route in entry.files else {}
+            return TableKey({"$ref": f"#/$defs/{self._name_mapping(entry, route, value, is_built)}", **files})
         if route[-1] == _TARGET:
             return TableKey({"type": "string", "x-computed": True, "x-unchecked": True})
         return TableKey(_describe_value(value, field))

@@ -489,11 +489,11 @@ _CONTAINERS: Final = {
 def build_joined_entry(flag: CommandFlag, word: Word) -> Entry:
     """Return the entry of an option that is one word with its value (`--option=value`)."""
     value = drop_prefix(word, flag.value_offset)
-    key = _locate_prefix(word, flag.value_offset - (word.text[flag.value_offset - 1 : flag.value_offset] == "="))
+    key = locate_prefix(word, flag.value_offset - (word.text[flag.value_offset - 1 : flag.value_offset] == "="))
     return Entry(Scalar(key, flag.name, value=flag.name), _build_argument(value))
 
 
-def _locate_prefix(word: Word, count: int) -> Span:
+def locate_prefix(word: Word, count: int) -> Span:
     """Return the place of the first `count` characters of a word, or of the whole word if they are in several."""
     size = len(word.text[:count].encode("utf-8"))
     if not word.fragments:

@@ -8,19 +8,26 @@ from operator import eq
 
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_train.documents.document import MISSING, Delete, Document, Rename, Route, Unknown
-from cfglint_train.documents.shell.script import Argument, Invocation
+from cfglint_train.documents.shell.script import Argument, Invocation, locate_prefix
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.flag_parser import RefusedWord
 from cfglint_train.frameworks.interpolation import resolve_default_text
 from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
-from cfglint_train.frameworks.keys import Keys, OutdatedConfig
+from cfglint_train.frameworks.keys import Keys, OutdatedConfig, UnparsedOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import UNRESOLVED
 from cfglint_train.frameworks.loaders import HYDRA
+from cfglint_train.frameworks.verl.commands import (
+    is_read_by_hydra,
+    list_command_words,
+    list_commands,
+    list_late_overrides,
+    list_missing_files,
+)
+from cfglint_train.frameworks.verl.options import find_unknown_options
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
-from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
     find_entry,
@@ -35,6 +42,7 @@ from cfglint_train.frameworks.verl.settings import (
     is_complete,
     is_in_tree,
     resolve_value,
+    selects_files,
 )
 from cfglint_train.frameworks.verl.words import (
     ENGINE_GROUP,
@@ -42,7 +50,6 @@ from cfglint_train.frameworks.verl.words import (
     is_of_other_tree,
     is_setting,
     list_leftovers,
-    list_words,
 )
 from cfglint_train.plan.origin import Place
 
@@ -74,6 +81,8 @@ class VerlKeys(Keys):
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose, or of code that it does not read."""
         invocation, word, copy = get_invocation(config), find_word(config, route), config.evidence.vocabulary
+        if route == (ENGINE_GROUP,) and selects_files(config):
+            return False
         if not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys:
             return True
         if invocation is not None and is_of_other_tree(invocation, route):
@@ -135,11 +144,18 @@ class VerlKeys(Keys):
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
         """Return the words of a program of Hydra that are neither options of Hydra nor overrides."""
         invocation = get_invocation(config)
-        if invocation is None or not (
-            is_ppo_program(invocation) or is_sft_program(invocation) or has_known_tree(config)
-        ):
-            return ()
-        return tuple(list_leftovers(invocation))
+        return (
+            () if invocation is None or not is_read_by_hydra(config, invocation) else tuple(list_leftovers(invocation))
+        )
+
+    def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
+        """Yield the options of the commands of a configuration that Hydra's parser lacks."""
+        for script, invocation in list_commands(config):
+            for option in find_unknown_options(invocation):
+                span = locate_prefix(option.word, len(option.name))
+                is_renamable = bool(option.suggestion) and script.get_text(span) == option.name
+                program, place = invocation.program, Place(script, span)
+                yield UnparsedOption(option.name, program, place, option.suggestion, is_renamable)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether a blank word is an override for Hydra, which refuses it."""
@@ -147,6 +163,8 @@ class VerlKeys(Keys):
 
     def list_refused_words(self, config: Config) -> Iterator[RefusedWord]:
         """Yield the words that Hydra refuses: `+` on a key that exists, `~` on one that does not, and broken values."""
+        yield from list_late_overrides(config)
+        yield from list_missing_files(config)
         invocation = get_invocation(config)
         if invocation is None or not has_known_tree(config):
             return
@@ -245,13 +263,3 @@ def find_word(config: Config, route: Route) -> HydraWord | None:
     """Return the last word of a command that sets a setting, a mapping around it, or a setting below it, or None."""
     words = reversed(list_command_words(config))
     return next((word for word in words if all(map(eq, word.route, route))), None)
-
-
-def list_command_words(config: Config) -> list[HydraWord]:
-    """Return the overrides of a configuration that is a command, in order."""
-    return config.compute_once(_find_command_words)
-
-
-def _find_command_words(config: Config) -> list[HydraWord]:
-    invocation = get_invocation(config)
-    return [] if invocation is None else list_words(invocation)

@@ -34,6 +34,8 @@ class OverrideHead(Frozen):
     """True if it selects a file of a config group (`actor@a.b=dp_actor`, `hydra/launcher=x`)."""
     value_offset: int
     """Index of the value in the word; 0 if there is none."""
+    package: str = ""
+    """Section that a group's file is for (`a.b` in `actor@a.b=dp_actor`); empty for the group's own."""
 
 
 def parse_head(text: str) -> OverrideHead | None:
@@ -43,7 +45,8 @@ def parse_head(text: str) -> OverrideHead | None:
         return None
     is_group = "/" in match["key"] or "@" in match.group()
     signs: Mapping[str, Sign] = {"": "", "+": "+", "++": "++", "~": "~"}
-    return OverrideHead(signs[match["sign"]], match["key"], is_group, match.end() if match["equal"] else 0)
+    offset = match.end() if match["equal"] else 0
+    return OverrideHead(signs[match["sign"]], match["key"], is_group, offset, match["package"] or "")
 
 
 _INT: Final = r"(?:0|[1-9](?:_?[0-9])*)"

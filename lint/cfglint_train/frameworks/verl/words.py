@@ -27,10 +27,9 @@ from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import merge_setting
+from cfglint_train.frameworks.verl.options import skip_options
 from cfglint_train.frameworks.verl.overrides import OverrideHead, parse_head, parse_value
 
-_SWITCHES: Final = frozenset(("--multirun", "--resolve", "--run", "--shell-completion", "-m", "-r", "-s"))
-"""Options of Hydra without a value (hydra-core 1.3.2 `_internal/utils.py`, get_args_parser)."""
 _PLACEHOLDER: Final = compile_on_use(r"<[^<>]*>|[Yy][Oo][Uu][Rr]")
 """Text that users replace."""
 
@@ -118,7 +117,7 @@ def parse_trailing(words: Iterable[str]) -> dict[Route, Any]:
     A value that Hydra refuses, that gives several jobs, or that a word deletes is `Unknown`.
     """
     settings: dict[Route, Any] = {}
-    for _, word in _skip_options(words):
+    for _, word in skip_options(words):
         head = parse_head(word)
         if head is None or not is_setting(head):
             continue
@@ -165,7 +164,7 @@ def list_words(invocation: Invocation) -> list[HydraWord]:
 
 
 def _read_words(invocation: Invocation) -> list[HydraWord]:
-    arguments = _skip_options(word.text for word in invocation.words)
+    arguments = skip_options(word.text for word in invocation.words)
     return [word for index, _ in arguments if (word := read_word(invocation, index)) is not None]
 
 
@@ -174,25 +173,13 @@ def list_leftovers(invocation: Invocation) -> Iterator[Word]:
 
     Words of a text that users replace are left out.
     """
-    words = [invocation.words[index] for index, text in _skip_options(word.text for word in invocation.words) if text]
+    words = [invocation.words[index] for index, text in skip_options(word.text for word in invocation.words) if text]
     before = ""
     for is_stray, group in groupby(words, lambda word: word.is_known and parse_head(word.text) is None):
         alike = list(group)
         if is_stray and not any(_PLACEHOLDER.search(text) for text in (before, *(word.text for word in alike))):
             yield from alike
         before = alike[-1].text
-
-
-def _skip_options(words: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the words that are neither options of Hydra nor their values, each with its index."""
-    is_value = False
-    for index, word in enumerate(words):
-        if is_value:
-            is_value = False
-        elif word.startswith("-"):
-            is_value = "=" not in word and word not in _SWITCHES
-        else:
-            yield index, word
 
 
 def list_settings(invocation: Invocation) -> Iterator[HydraWord]:
