@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,27 @@ def test_a_missing_settings_file_is_the_reason(tmp_path: Path) -> None:
     [finding] = [finding for finding in lint(tmp_path).findings if finding.code == "CHK005"]
     reason = "`own.py` takes its settings from `/data/sft_b.yaml`, which was not found"
     assert finding.message == f"run not checked: {reason}"
+
+
+@pytest.mark.parametrize(("launch", "change", "is_absent"), [
+    ("python3 -m mine.trainer.train_stf --lr 1e-5", "", True),
+    ("torchrun -m mine.trainer.train_stf --lr 1e-5", "", True),
+    ("python3 -m mine.trainer.train_sft --lr 1e-5", "", False),
+    ("cd $ROOT && python3 -m mine.trainer.train_stf --lr 1e-5", "", False),
+    ("PYTHONPATH=/src python3 -m mine.trainer.train_stf --lr 1e-5", "", False),
+    ("python3 -m other.trainer.train_stf --lr 1e-5", "", False),
+    ("python3 -m mine.trainer.train_stf --lr 1e-5", "rm mine/__init__.py", False),
+    ("python3 -m mine.trainer.train_stf --lr 1e-5", "echo '__path__ = []' > mine/__init__.py", False),
+    ("python3 -m mine.trainer.train_stf --lr 1e-5", "touch mine/trainer/train_stf.so", False),
+    ("python3 -m mine.trainer.train_stf --lr 1e-5", "mkdir mine/trainer/train_stf", False),
+])  # fmt: skip
+def test_a_module_missing_from_a_package_is_a_warning(
+    tmp_path: Path, launch: str, change: str, is_absent: bool
+) -> None:
+    write_repository(tmp_path, f"{launch}\n")
+    (tmp_path / "mine" / "trainer").mkdir(parents=True)
+    for name in ("__init__", "trainer/__init__", "trainer/train_sft"):
+        (tmp_path / "mine" / f"{name}.py").write_text("")
+    subprocess.run(change, shell=True, cwd=tmp_path, check=True)
+    message = "`mine.trainer.train_stf` was not found, so the launch fails"
+    assert list_warnings(tmp_path) == ([(message, "did you mean `mine.trainer.train_sft`?")] if is_absent else [])

@@ -70,6 +70,37 @@ def find_nearest(
     return "" if folder and siblings else None
 
 
+def find_nearest_module(
+    document: ShellDocument, invocation: Invocation, name: str, sources: Sources, index: RepositoryIndex
+) -> str | None:
+    """Return the module that a missing one resembles most, "" if none is similar, or None without a verdict.
+
+    Only the repository decides which modules a package with `__init__.py` has, unless the package extends its path or
+    the script changes where Python looks.
+    """
+    if b"PYTHONPATH" in document.source:
+        return None
+    path = name.replace(".", "/")
+    bases, _ = sources.roots.list_folders_above(os.path.dirname(os.path.abspath(document.path)))
+    homes = [base for base in bases if filesystem.is_folder(os.path.join(base, os.path.dirname(path)))]
+    if not homes or any(_may_have_module(home, path, sources) for home in homes):
+        return None
+    nearest = find_nearest(document, invocation, f"{path}.py", sources, index)
+    return nearest.removesuffix(".py").replace("/", ".") if nearest else nearest
+
+
+def _may_have_module(home: str, path: str, sources: Sources) -> bool:
+    """Return whether a package in a folder may have a module, in any form (`.so`, a folder), or in another folder."""
+    top = os.path.join(home, path.partition("/")[0], "__init__.py")
+    if not filesystem.is_file(top) or b"__path__" in sources.read(top):
+        return True
+    folder, name = os.path.split(path)
+    try:
+        return any(other.partition(".")[0] == name for other in filesystem.list_names(os.path.join(home, folder)))
+    except OSError:
+        return True
+
+
 def _is_started_here(document: ShellDocument, invocation: Invocation) -> bool:
     """Return whether a command runs on this machine, in its script's folder or where the script is started.
 

@@ -33,7 +33,7 @@ from cfglint_train.frameworks.registry import (
     find_framework_of_program,
     remove_config_word,
 )
-from cfglint_train.launches.absent_files import find_nearest
+from cfglint_train.launches.absent_files import find_nearest, find_nearest_module
 from cfglint_train.launches.entries import can_train, get_program, get_program_name, resolve_program
 from cfglint_train.launches.examples import extract_scripts, list_examples
 from cfglint_train.launches.launch_scripts import LaunchScripts
@@ -158,6 +158,8 @@ _CONFIGURATION: Final = compile_on_use(r"\.(?:ya?ml|json)$")
 _FILE: Final = compile_on_use(r"\.(?:ya?ml|json|py)$")
 _YAML: Final = compile_on_use(r"\.ya?ml$")
 """Settings file of a program that is unknown to cfglint; JSON files do not match because they may be data."""
+_MODULE: Final = compile_on_use(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?<!\.py)")
+"""Module in a package."""
 _TRAINS: Final = compile_on_use(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
 """Name of a program that trains rather than prepares training data."""
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
@@ -286,7 +288,9 @@ def describe_absent_files(
             if text in seen:
                 continue
             seen.add(text)
-            nearest = find_nearest(document, invocation, text, sources, index)
+            is_module = text == invocation.program and not text.endswith(".py")
+            find = find_nearest_module if is_module else find_nearest
+            nearest = find(document, invocation, text, sources, index)
             if nearest is not None:
                 help = f"did you mean `{nearest}`?" if nearest else None
                 yield word.span, f"`{text}` was not found, so the launch fails", help
@@ -306,9 +310,11 @@ def _list_needed_files(
             if invocation.head[-1].is_known and not _is_framework_program(name, None, sources):
                 yield invocation.head[-1], name
             return  # The whole launch may belong to another checkout.
-    elif _find_framework(invocation) is None:
+    if _is_module(document, invocation) and resolve_program(document, invocation, sources, index) is None:
+        yield invocation.head[-1], name
+    if not is_program and _find_framework(invocation) is None:
         return
-    else:
+    if not is_program:
         word = _find_file_word(invocation)
         if word is not None and word.is_known and _CONFIGURATION.search(word.text):
             yield word, remove_config_word(word.text.removeprefix(f"{_OPTION}="))
@@ -322,6 +328,12 @@ def _list_needed_files(
                 text = word.text.removeprefix(f"{entry.name}=")
                 if word.is_known and _CONFIGURATION.search(text):
                     yield word, text
+
+
+def _is_module(document: ShellDocument, invocation: Invocation) -> bool:
+    """Return whether a program is a module of a package that trains."""
+    is_named = bool(invocation.head) and invocation.head[-1].is_known
+    return is_named and _MODULE.fullmatch(invocation.program) is not None and _is_training(document, invocation)
 
 
 def collect_missing_files(

@@ -9,7 +9,8 @@ neither the program nor the file exists.
 
 It is a warning if the launch must fail: a training program, a settings file, or the file of `--config` or
 `--config_file` is nowhere in the repository, although its folder has files of the same kind. A name without a folder is
-judged only if a file of a similar name exists.
+judged only if a file of a similar name exists. A module (`python -m verl.trainer.main_pppo`) is judged if its package
+is in the repository, has an `__init__.py`, and does not extend its path.
 
 ## Why is this bad?
 Nothing is known about the run. The repository passes only because the configuration was not read. A warning names a
