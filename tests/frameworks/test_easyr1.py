@@ -57,6 +57,57 @@ def read_plan(folder: Path, settings: dict[str, Any], *words: str, release: str 
     return run.plan
 
 
+@for_each(("command", "is_file_read"), [
+    ("config=run.yaml", True),
+    ("config=run.yaml trainer.nnodes=2", True),
+    ("config=run.yaml +trainer.nnodes=2", True),
+    ("config=run.yaml ++trainer.nnodes=2", True),
+    ("config=run.yaml ~trainer.nnodes", True),
+    ("config=run.yaml --trainer.nnodes=2", True),
+    ("config=run.yaml --local_rank=0", True),
+    ("config=run.yaml trainer.nnodes = 2", True),
+    ("config=run.yaml trainer.nnodes =2", True),
+    ("config=run.yaml trainer.nnodes= 2", True),
+    ("--config run.yaml trainer.nnodes=2", False),
+    ("run.yaml trainer.nnodes=2", False),
+])  # fmt: skip
+def test_words_are_refused_as_omegaconf_refuses_them(command, is_file_read, tmp_path):
+    omegaconf = pytest.importorskip("omegaconf")
+    write_run(tmp_path, {"trainer.nnodes": 1})
+    (tmp_path / "run.sh").write_text(f"python3 -m verl.trainer.main {command}\n")
+    words = omegaconf.OmegaConf.from_cli([word for word in command.split() if word != "config=run.yaml"])
+    tree = omegaconf.OmegaConf.create(nest({**SETTINGS, "trainer.nnodes": 1}))
+    omegaconf.OmegaConf.set_struct(tree, True)
+    is_refused = False
+    try:
+        omegaconf.OmegaConf.merge(tree, words)
+    except omegaconf.errors.ConfigKeyError:
+        is_refused = True
+    errors = lint(tmp_path, build_options(select=["KEY001", "KEY006"])).findings
+    assert bool(errors) is is_refused
+    assert is_file_read is not any("EasyR1 reads its file" in error.message for error in errors)
+
+
+@for_each(("main", "count"), [
+    ("OmegaConf.from_cli()", 1),
+    ("OmegaConf.from_cli(parser.parse_known_args()[1])", 0),
+    ("parser.parse_args()", 0),
+])  # fmt: skip
+def test_a_copy_with_another_parser_may_read_other_words(main, count, tmp_path):
+    write_run(tmp_path, {})
+    (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main --config run.yaml\n")
+    for name, text in {
+        "verl/__init__.py": "",
+        "verl/trainer/config.py": "@dataclass\nclass PPOConfig:\n    seed: int = 1\n",
+        "verl/trainer/main.py": f"def main():\n    words = {main}\n",
+        "verl/workers/config.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    errors = [item.message for item in lint(tmp_path, build_options(select=["KEY006"])).findings]
+    assert len([error for error in errors if "EasyR1 reads its file" in error]) == count
+
+
 def test_easyr1_refuses_and_accepts_the_same_files(tmp_path):
     rows = json.loads(lzma.decompress(ANSWERS.read_bytes()))
     for number, (release, _, tree, _) in enumerate(rows):
@@ -204,6 +255,11 @@ def test_models_share_the_gpus(settings, expected, tmp_path):
     ({"worker.actor.micro_batch_size_per_device_for_update": 3}, (), "a rank's share, 64 x 8 / 8 = 64 answers,"),
     ({"algorithm.adv_estimator": "gae", "worker.critic.global_batch_size": 48}, (), "`worker.critic.global_batch_"),
     ({"worker.critic.global_batch_size": 48}, (), ""),
+    ({"algorithm.adv_estimator": "gae", "worker.critic.micro_batch_size_per_device_for_update": 5}, (), "critic's share"),
+    ({"algorithm.adv_estimator": "gae", "worker.critic.ulysses_size": 8,
+      "worker.critic.micro_batch_size_per_device_for_update": 512}, (), ""),
+    ({"worker.critic.micro_batch_size_per_device_for_update": 5}, (), ""),
+    ({"worker.actor.global_batch_size": 1, "worker.rollout.n": 4}, (), "data-parallel ranks: EasyR1 refuses"),
     ({"data.rollout_batch_size": 256, "trainer.n_gpus_per_node": 7}, (), "the 7 GPUs"),
     ({"trainer.n_gpus_per_node": 7, "data.mini_rollout_batch_size": 7}, (), "a rank's share"),
 ])  # fmt: skip

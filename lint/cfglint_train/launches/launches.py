@@ -594,10 +594,10 @@ def _find_setting_words(words: list[str], route: Route) -> range:
 def _is_setting_word(text: str, route: Route) -> bool:
     """Return whether a word sets `route` or a parent of it.
 
-    A route that begins with a dash is an option that the framework does not treat as a setting.
+    A route that begins with a dash or a plus is an option, or a name that the framework does not have.
     """
-    if str(route[0]).startswith("-"):
-        return text.partition("=")[0] == route[0]
+    if str(route[0]).startswith(("-", "+")):
+        return text.partition("=")[0] in (route[0], ".".join(map(str, route)))
     steps = _split_setting_name(text)
     negated = (steps[0].removeprefix("no_"), *steps[1:])
     return tuple(map(str, route[: len(steps)])) in (steps, negated)
