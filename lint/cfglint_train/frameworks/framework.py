@@ -170,6 +170,8 @@ class EvenBatch(Frozen):
     """Units of `field` per unit of that setting."""
     is_unit: bool = False
     """True if `field` holds the unit, so that a change lowers it to the largest number that divides the batch."""
+    setting: str = ""
+    """Dotted setting that a change would set if no field holds it, as for a critic; empty if `field` does."""
     since: str = ""
     """First release that divides the batch so; empty: all known releases."""
     before: str = ""

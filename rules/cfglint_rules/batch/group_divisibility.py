@@ -65,6 +65,7 @@ from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks.framework import EvenBatch
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.names import Field
+from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -115,16 +116,23 @@ def _check_even_batches(run: Run) -> Iterator[Report]:
         else:
             step = batch.unit // gcd(batch.unit, batch.factor)
             nearest = _find_nearest_multiple(batch.sequences // batch.factor, step)
-        key, total = run.spell_key(batch.field), f" = {batch.sequences:,}" if batch.factor > 1 else ""
+        key, total = batch.setting or run.spell_key(batch.field), f" = {batch.sequences:,}" if batch.factor > 1 else ""
         yield Report(
             f"{batch.text}{total} is not a multiple of {batch.divisor}: "
             f"{batch.outcome}{'' if all(covered) else f' ({_format_bound(batch, run.framework.title)})'}",
-            run.find_place(batch.field),
+            _find_setting(run, batch.setting) or run.find_place(batch.field),
             None if all(covered) else "warning",
-            fix=Fix("unsafe", f"{key}: {nearest}", {batch.field: nearest * batch.scale}),
+            fix=None if batch.setting else Fix("unsafe", f"{key}: {nearest}", {batch.field: nearest * batch.scale}),
+            help=f"set `{key}` to {nearest}" if batch.setting else None,
             grounds=(Ground("batch", None, "assumed", batch.assumption),) if batch.assumption else (),
             claim=_UNEVEN_BATCH,
         )
+
+
+def _find_setting(run: Run, name: str) -> Place | None:
+    """Return the place of a dotted setting, or None if it is not stated."""
+    route = tuple(name.split("."))
+    return run.main.get_origin(*route).place if name and run.main.has(*route) else None
 
 
 def _is_covered(batch: EvenBatch, release: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks.easyr1.infer import needs_critic
 from cfglint_train.frameworks.framework import EvenBatch
@@ -18,6 +19,7 @@ from cfglint_train.frameworks.verl.settings import read
 from cfglint_train.plan.fields import Plan
 
 _REFUSED = "EasyR1 refuses to start"
+_CRITIC_ULYSSES: Final = ("worker.critic.ulysses_size", "worker.critic.ulysses_sequence_parallel_size")
 
 
 def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
@@ -44,12 +46,27 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
     if prompts and read(config, COUNT, *key.GENERATED) is None:
         unit = f"the {format_count(ranks, 'GPU')}"
         yield EvenBatch(whole, prompts, ranks, unit, "the first generation fails", "rollout.batch")
-    mini, micro, context = read(config, COUNT, *key.MINI), read(config, COUNT, *key.MICRO), plan.parallel.context or 1
+    yield from _list_shares(config, plan.parallel.context or 1, ranks, samples, key.MINI[-1], key.MICRO[-1])
+    if needs_critic(config):
+        context = read(config, COUNT, *_CRITIC_ULYSSES) or 1
+        yield from _list_shares(config, context, ranks, samples, key.CRITIC_MINI[-1], key.CRITIC_MICRO[-1])
+
+
+def _list_shares(
+    config: Config, context: int, ranks: int, samples: int, mini_name: str, micro_name: str
+) -> Iterator[EvenBatch]:
+    """Yield a rank's share of an update of the actor or the critic; a share of nothing is refused, too."""
+    mini, micro = read(config, COUNT, mini_name), read(config, COUNT, micro_name)
     if not mini or not micro or ranks % context:
         return
-    groups = ranks // context
+    groups, is_critic = ranks // context, mini_name != key.MINI[-1]
     share = mini * samples // groups
     if share:
-        text = f"a rank's share, {mini:,} x {samples} / {groups:,} = {share:,} answers,"
-        unit = f"`{key.MICRO[-1]}` {micro:,}"
-        yield EvenBatch(text, share, micro, unit, _REFUSED, "batch.micro", is_unit=True)
+        name = f"{'the critic' if is_critic else 'a rank'}'s share"
+        text = f"{name}, {mini:,} x {samples} / {groups:,} = {share:,} answers,"
+        unit, setting = f"`{micro_name}` {micro:,}", micro_name if is_critic else ""
+        yield EvenBatch(text, share, micro, unit, _REFUSED, "batch.micro", is_unit=True, setting=setting)
+        return
+    text, unit = f"`{mini_name}` {mini:,} x `rollout.n` {samples}", f"the {groups:,} data-parallel ranks"
+    setting = mini_name if is_critic else ""
+    yield EvenBatch(text, mini * samples, groups, unit, _REFUSED, "batch.global_", samples, samples, setting=setting)
