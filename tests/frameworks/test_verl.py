@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import lzma
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from cfglint_train.documents.document import Unknown
 from cfglint_train.frameworks.verl import names
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.judging import dispatch
+from tests.support.bash import needs_bash
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 from tests.support.linting import build_options, change_directory, fix, lint, list_runs, read_contents
@@ -625,6 +628,20 @@ def test_a_copy_with_settings_of_its_own_may_set_a_value_that_is_null(word, seve
     (tmp_path / "run.sh").write_text(" ".join(command))
     findings = lint(tmp_path, build_options(select=["KEY006"])).findings
     assert [finding.severity for finding in findings] == [severity]
+
+
+@needs_bash
+@pytest.mark.parametrize("program", ["verl.trainer.main_ppo", "recipe.dapo.main_dapo"])
+@pytest.mark.parametrize("between", [
+    " \\\n", " \\ \n", "\n", " \\\n    # a comment\n", " \\\n    # a comment \\\n\n", " \\\n\n", " \\\\\n",
+])  # fmt: skip
+@pytest.mark.parametrize("word", ["data.train_batch_size=512", "+data.train_batch_size=512"])
+def test_words_that_bash_cuts_off_are_reported(program, between, word, tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text(f"python3 -m {program} \\\n    actor_rollout_ref.model.path=q{between}    {word} \\\n    a.b=1\n")
+    stub = f"python3() {{ printf '%s\\n' \"$@\"; }}; . {shlex.quote(str(script))} 2>/dev/null"
+    passed = subprocess.run(["bash", "-c", stub], capture_output=True, text=True, check=False).stdout.split("\n")
+    assert bool(list_messages(tmp_path, "SYN007")) is (word not in passed)
 
 
 RECIPE = """\

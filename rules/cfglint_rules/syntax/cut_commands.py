@@ -127,7 +127,7 @@ def _is_setting(config: Config, name: str) -> bool:
         override.argument is not None and override.argument.prefix for _, override in config.launch_overrides
     ):
         return False
-    route = tuple(name.split("."))
+    route = tuple(name.lstrip("+").split("."))
     return (
         keys.get_vocabulary(config).find_fact(route, keys.get_release(config), keys.build_context(config)) is not None
     )

@@ -13,7 +13,10 @@ from cfglint_train.documents.shell.script import Invocation, ShellScript
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 
-_SETTING: Final = compile_on_use(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
+_SETTING: Final = compile_on_use(rb"\n(?:[ \t]+(?:\+\+?)?[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
+_CONTINUED: Final = compile_on_use(rb"(?<!\\)(?:\\\\)*\\\r?$")
+_EMPTY: Final = compile_on_use(rb"(?:\n[ \t]*(?:#[^\n]*)?\r?(?=\n))*")
+"""Pattern of empty lines and comments, which end a command that a backslash was meant to continue."""
 _SPACE: Final = compile_on_use(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
 """Pattern of white space after the backslash at the end of a line.
 
@@ -66,10 +69,14 @@ def find_swallowed_word(script: ShellScript, invocation: Invocation) -> tuple[Sp
 def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
     """Return the name and place of a setting (`lr=1e-5`, `--lr=1e-5`) on the line after an invocation, or None.
 
-    A setting does not count if it may be a variable assignment: if the script uses the variable, or if the line is not
-    indented further than the command.
+    Empty lines and comments before it count if a backslash was meant to continue the command. A setting does not count
+    if it may be a variable assignment: if the script uses the variable, or if the line is not indented further than the
+    command.
     """
-    match = _SETTING.match(script.source, _find_line_end(script, invocation))
+    end = _find_line_end(script, invocation)
+    line = script.source[script.source.rfind(b"\n", 0, end) + 1 : end]
+    empty = _EMPTY.match(script.source, end) if _CONTINUED.search(line) else None
+    match = _SETTING.match(script.source, end if empty is None else empty.end())
     if match is None:
         return None
     name = match[0].strip().decode()
