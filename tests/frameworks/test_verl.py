@@ -660,7 +660,7 @@ RECIPE_MAIN = '@hydra.main(config_path="config", config_name="mine", version_bas
 @for_each(("word", "codes"), [
     ("data.extra=2", []),
     ("data.other=2", ["KEY001"]),
-    ("+data.other=2", []),  # code of the recipe may read it
+    ("+data.other=2", []),  # a warning: nothing reads it
     ("+data.extra=2", ["KEY006"]),
     ("--config-name=mine data.other=2", []),
     ("--config-path=/conf data.other=2", []),
@@ -677,6 +677,23 @@ def test_a_recipe_beside_a_copy_composes_its_tree(is_module, word, codes, tmp_pa
     (tmp_path / script).write_text(" ".join((f"python3 {program}", *words)))
     findings = lint(tmp_path, build_options(select=["KEY"])).findings
     assert [finding.code for finding in findings if finding.severity == "error"] == codes
+
+
+@for_each(("word", "code", "count"), [
+    ("+data.other=2", "", 1),
+    ("+data.other=2", "config.data.other", 0),
+    ("+data.other=2", "import helpers", 0),
+    ("+data.other=2", "other", 0),
+    ("+data.others=2", "import helpers", 1),
+])  # fmt: skip
+def test_code_of_a_recipe_may_read_what_a_word_adds(word, code, count, tmp_path):
+    copy_verl(tmp_path)
+    (tmp_path / "helpers.py").write_text("other = 1\n")
+    (tmp_path / "recipe" / "mine" / "config").mkdir(parents=True)
+    (tmp_path / "recipe" / "mine" / "config" / "mine.yaml").write_text(RECIPE)
+    (tmp_path / "recipe" / "mine" / "main_mine.py").write_text(f"import hydra\n{RECIPE_MAIN}{code}\n")
+    (tmp_path / "run.sh").write_text(" ".join(("python3 -m recipe.mine.main_mine", *BASE[1:3], word)))
+    assert len(list_messages(tmp_path, "KEY001")) == count
 
 
 @for_each(("name", "codes"), [("ppo_trainer", ["KEY001"]), ("mine", [])])

@@ -32,6 +32,7 @@ class CopiedCode:
         self._folder = folder
         self._texts: dict[str, bytes] | None = None
         self._beside: list[bytes] | None = None
+        self._programs: dict[str, list[bytes]] = {}
         self._reads: dict[str, bool] = {}
         self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
         self._answers: dict[tuple[frozenset[str], bool], bool] = {}
@@ -71,6 +72,15 @@ class CopiedCode:
         if name not in self._reads:
             self._reads[name] = self._search_reads(name)
         return self._reads[name]
+
+    def has_word_beside(self, name: str, module: str) -> bool:
+        """Return whether code beside the copy has a name: the folder of a program, or a package that it imports."""
+        top = module.partition(".")[0]
+        if top not in self._programs:
+            texts = [text for _, text in _read_files(f"{os.path.dirname(self._folder)}/{top}")]
+            self._programs[top] = [*texts, *_read_beside(self._folder, texts)]
+        word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
+        return any(map(word.search, self._programs[top]))
 
     def _search_reads(self, name: str) -> bool:
         if self._beside is None:

@@ -89,7 +89,12 @@ class VerlKeys(Keys):
             return True
         if word is None or not word.head.sign or copy is None:
             return False
-        return not has_own_trainer(config) or copy.code.can_read(str(route[-1]))
+        if copy.code.can_read(str(route[-1])) or has_own_trainer(config):
+            return copy.code.can_read(str(route[-1]))
+        # Workers of a recipe may build a section otherwise.
+        context = self.build_context(config)
+        is_built = copy.find_effect(route[:-1], get_release(config), context) == "error"
+        return is_built or copy.code.has_word_beside(str(route[-1]), find_entry(config))
 
     def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""
