@@ -40,3 +40,42 @@ if self.reference:
 def test_a_name_may_have_its_group(tmp_path: Path, words: tuple[str, ...], is_there: bool) -> None:
     (tmp_path / "trainer.py").write_text(SOURCE, encoding="utf-8")
     assert CopiedCode(str(tmp_path)).has_condition(words, stops=True) is is_there
+
+
+CLASSES = """
+class FSDPActorConfig(ActorConfig):
+    def validate(self, size):
+        if size < self.rows:
+            raise ValueError
+
+class CriticConfig:
+    def validate(self, size):
+        if size < self.mini:
+            raise ValueError
+
+class AlgoConfig:
+    def validate(self):
+        assert self.penalty
+
+class CriticWorker:
+    def start(self):
+        assert self.config.micro
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "is_there"),
+    [
+        ("actor.rows", True),
+        ("critic.rows", False),
+        ("critic.mini", True),
+        ("actor_rollout_ref.actor.mini", False),
+        ("mini", True),
+        ("algorithm.penalty", True),
+        ("critic.micro", True),
+        ("actor.micro", False),
+    ],
+)
+def test_a_class_of_settings_holds_its_own_group(tmp_path: Path, word: str, is_there: bool) -> None:
+    (tmp_path / "config.py").write_text(CLASSES, encoding="utf-8")
+    assert CopiedCode(str(tmp_path)).has_condition((word,), stops=True) is is_there

@@ -10,7 +10,7 @@ import ast
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation import filesystem, regular_files
@@ -19,6 +19,11 @@ from cfglint_train.foundation.typed import Final
 
 _WHOLE: Final = ("config", "cfg", "args")
 """Ends of the names of attributes that hold a whole configuration, not a group of it."""
+_OWNERS: Final[Mapping[str, tuple[str, ...]]] = {"self": ("Config",), "self.config": ("Worker",)}
+"""Expressions for the settings of a class -> the ends of names of classes that hold one group of settings."""
+_OWNED: Final = "::"
+"""Separator of a class and its setting."""
+_CAPITALIZED: Final = compile_on_use(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]+")
 _IMPORT: Final = compile_on_use(rb"(?m)^[ \t]*(?:from|import)[ \t]+([A-Za-z_]\w*)")
 MAX_READ: Final = 8 * 2**20
 """Maximum total bytes that are read from a copy."""
@@ -176,40 +181,62 @@ def _raises(function: ast.FunctionDef) -> bool:
 
 
 def _find_conditions(
-    body: Iterable[ast.stmt], outer_words: frozenset[str], refusing: frozenset[str]
+    body: Iterable[ast.stmt], outer_words: frozenset[str], refusing: frozenset[str], owner: str = ""
 ) -> Iterator[tuple[frozenset[str], bool]]:
     """Yield the words of each condition and its enclosing branches, and whether the condition stops the program.
 
-    A call of one of the functions in `refusing` is a condition on its arguments.
+    A call of one of the functions in `refusing` is a condition on its arguments. `owner`: the class that the statements
+    belong to.
     """
     for statement in body:
         if isinstance(statement, ast.Assert):
-            yield outer_words | _collect_words(statement.test), True
+            yield outer_words | _collect_words(statement.test, owner), True
         elif isinstance(statement, ast.Raise):
             yield outer_words, True
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             if get_callee_name(statement.value) in refusing:
-                yield outer_words.union(*map(_collect_words, statement.value.args)), True
+                yield outer_words.union(*(_collect_words(item, owner) for item in statement.value.args)), True
         elif isinstance(statement, ast.If):
-            branch_words = outer_words | _collect_words(statement.test)
+            branch_words = outer_words | _collect_words(statement.test, owner)
             yield branch_words, False
-            yield from _find_conditions(statement.body, branch_words, refusing)
-            yield from _find_conditions(statement.orelse, outer_words, refusing)
+            yield from _find_conditions(statement.body, branch_words, refusing, owner)
+            yield from _find_conditions(statement.orelse, outer_words, refusing, owner)
         else:
             inner = frozenset() if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else outer_words
+            inner_owner = statement.name if isinstance(statement, ast.ClassDef) else owner
             for part in ("body", "orelse", "finalbody"):
-                yield from _find_conditions(getattr(statement, part, ()), inner, refusing)
+                yield from _find_conditions(getattr(statement, part, ()), inner, refusing, inner_owner)
 
 
 def _has_word(condition: frozenset[str], word: str) -> bool:
     group, _, name = word.rpartition(".")
-    return word in condition or (bool(group) and f".{name}" in condition)
+    if word in condition or (group and f".{name}" in condition):
+        return True
+    ending = f"{_OWNED}{name}"
+    return bool(group) and any(
+        _is_of_group(other.removesuffix(ending), group) for other in condition if other.endswith(ending)
+    )
 
 
-def _collect_words(test: ast.expr) -> frozenset[str]:
+def _is_of_group(owner: str, group: str) -> bool:
+    """Return whether a class may hold a group of settings: both names have a word in common, or the start of one."""
+    words = [word.lower() for word in _CAPITALIZED.findall(owner)]
+    parts = group.rpartition(".")[2].lower().split("_")
+    return any(word.startswith(part[:4]) or part.startswith(word) for word in words for part in parts if part)
+
+
+def _spell(node: ast.expr) -> str:
+    """Return a name, or a name with one attribute, as text; an empty string for any other expression."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _collect_words(test: ast.expr, owner: str) -> frozenset[str]:
     """Return the names, attributes and strings in an expression.
 
-    An attribute is also listed after its group, or after a dot if it belongs to a variable or a whole configuration.
+    An attribute is also listed after its group, or after a dot if it belongs to a variable or a whole configuration. An
+    attribute of a class of settings, or of the settings of a worker, is listed after the class.
     """
     words: set[str] = set()
     for node in ast.walk(test):
@@ -218,7 +245,10 @@ def _collect_words(test: ast.expr) -> frozenset[str]:
         elif isinstance(node, ast.Attribute):
             words.add(node.attr)
             group = node.value.attr if isinstance(node.value, ast.Attribute) else ""
-            words.add(f".{node.attr}" if group.endswith(_WHOLE) else f"{group}.{node.attr}")
+            if owner.endswith(_OWNERS.get(_spell(node.value), ())):
+                words.add(f"{owner}{_OWNED}{node.attr}")
+            else:
+                words.add(f".{node.attr}" if group.endswith(_WHOLE) else f"{group}.{node.attr}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             words.add(node.value)
     return frozenset(words)

@@ -75,6 +75,6 @@ def list_even_batches(config: Config, plan: Plan) -> Iterator[EvenBatch]:
             "batch.micro",
             is_unit=True,
             since="0.4.0",
-            checked=name if is_old else name.removeprefix("ppo_"),
+            checked=f"actor.{name}" if is_old else name.removeprefix("ppo_"),
             assumption=find_origin(config, *key.DYNAMIC).assumption,
         )
