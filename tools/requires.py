@@ -31,6 +31,9 @@ _QUOTED: Final = re.compile(r"[\"']([a-z][a-z0-9-]*[ \t]*[=<>!~][^\"';]*)[\"']")
 _EXTRA: Final = re.compile(r"[\"']([a-z-]+)[\"'][ \t]*:[ \t]*\[")
 _OLDER_PYTHON: Final = re.compile(r"python_version[ \t]*<")
 
+_ALTERNATIVE_EXTRAS: Final = ("verl",)
+"""Frameworks whose extras are alternatives (vLLM, SGLang) that pin the same packages otherwise; they are left out."""
+
 Row = tuple[dict[str, str], dict[str, str]]
 """Requirements of a release and requirements of its extras, each as package -> constraint."""
 
@@ -134,6 +137,8 @@ def main(arguments: list[str]) -> None:
         )
         if requirements is not None:
             rows[release] = requirements
+    if framework.name in _ALTERNATIVE_EXTRAS:
+        rows = {release: (required, {}) for release, (required, _) in rows.items()}
     path = Path(framework.folder, "requires.json")
     table = loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     text = format_table(rows.items(), releases[0], table.get("newest", ()), table.get("earlier"))

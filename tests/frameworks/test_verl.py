@@ -773,3 +773,13 @@ def test_a_word_that_a_condition_adds_is_no_duplicate(tmp_path):
         'python3 -m verl.trainer.main_ppo "${WORDS[@]}"\n'
     )
     assert list_messages(tmp_path, "SYN003") == []
+
+
+@for_each(("release", "transformers", "count"), [
+    ("0.9.0", "4.51.3", 1), ("0.9.0", "5.6.0", 1), ("0.9.0", "5.7.0", 0), ("0.9.1", "5.11.0", 1),
+    ("0.8.0", "4.51.3", 0),
+])  # fmt: skip
+def test_a_release_excludes_what_its_wheel_does_not_allow(release, transformers, count, tmp_path):
+    (tmp_path / "requirements.txt").write_text(f"verl=={release}\ntransformers=={transformers}\n")
+    (tmp_path / "run.sh").write_text(" ".join(("python3 -m verl.trainer.main_ppo", *BASE)))
+    assert len(list_messages(tmp_path, "REL003")) == count
