@@ -117,6 +117,8 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("actor@actor_rollout_ref.actor=veomni_actor", "actor_rollout_ref.actor.stranger=1"), "0.9.1", "KEY", None),
     (("actor@actor_rollout_ref.actor=mine",), "0.9.1", "KEY006", "the config group `actor` has no `mine`: it is"),
     (("actor@actor_rollout_ref.actor=mine", "hydra.searchpath=[pkg://mine]"), "0.9.1", "KEY", None),
+    (("+model_engine=megatron",), "0.9.1", "KEY006", "adds a config group that is selected anyway: it is refused"),
+    (("+model_engine=megatron",), "0.6.0", "KEY006", None),
     (("model_engine=megatrn",), "0.9.1", "KEY004", "`model_engine` must be one of"),
     (("--config-nme=foo",), "0.9.1", "KEY001", "has no `--config-nme`: it is refused; did you mean `--config-name`?"),
     (("--multirun", "trainer.seed=1"), "0.9.1", "KEY006", "reads no overrides after `--multirun`"),

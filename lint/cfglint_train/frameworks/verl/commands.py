@@ -7,9 +7,10 @@ from functools import partial
 
 from cfglint_schemas.matches import find_similar
 from cfglint_schemas.status import Context
-from cfglint_train.documents.document import Edit, Route
+from cfglint_train.documents.document import Edit, Route, Span
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Argument, Invocation
+from cfglint_train.documents.shell.words import Word
 from cfglint_train.frameworks.flag_parser import RefusedWord
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.verl.options import find_late_override
@@ -20,10 +21,11 @@ from cfglint_train.frameworks.verl.settings import (
     get_release,
     get_vocabulary,
     has_known_tree,
+    is_in_tree,
     is_sft,
     selects_files,
 )
-from cfglint_train.frameworks.verl.words import GROUPS, HydraWord, list_words
+from cfglint_train.frameworks.verl.words import ENGINE_GROUP, GROUPS, HydraWord, list_words
 from cfglint_train.plan.origin import Place
 
 
@@ -51,27 +53,45 @@ def list_late_overrides(config: Config) -> Iterator[RefusedWord]:
             )
 
 
-def list_missing_files(config: Config) -> Iterator[RefusedWord]:
-    """Yield the words that select a file which its config group lacks."""
+def list_refused_files(config: Config) -> Iterator[RefusedWord]:
+    """Yield the words that select a file which its config group lacks, or add a group that is selected anyway."""
     for word in list_command_words(config) if selects_files(config) else ():
         group, node = word.head.key, word.entry.value
-        is_file = word.head.is_group or (group in GROUPS and is_sft(config))
-        if not is_file or word.head.sign or word.word.left_out or not isinstance(node, Argument):
+        is_file = word.head.is_group or group == ENGINE_GROUP or (group in GROUPS and is_sft(config))
+        if not is_file or word.head.sign == "~" or not isinstance(node, Argument) or not word.word.is_known:
             continue
-        route: Route = tuple((word.head.package or group).split("."))
-        files, value = _find_files(config, route, group, get_release(config)), node.value
-        if not isinstance(value, str) or "$" in value:
-            continue
-        similar = find_similar(value, files)
-        target = None if node.word is None else node.word.target
-        is_written = similar and target is not None and config.document.get_text(target) == value
-        yield RefusedWord(
-            Place(config.document, word.word.span),
-            f"the config group `{group}` has no `{value}`",
-            f"write {similar[0][0]}" if similar else f"choose one of {', '.join(files)}",
-            partial(_is_missing, config, route, group, value),
-            likely_edit=Edit(target, similar[0][0]) if is_written and target is not None else None,
-        )
+        place, route = Place(config.document, word.word.span), tuple((word.head.package or group).split("."))
+        if word.head.sign:
+            yield RefusedWord(
+                place,
+                f"`{word.name}` adds a config group that is selected anyway",
+                "write it without `+`",
+                partial(_is_selected, config, route, group),
+                likely_edit=_build_edit(config, word.word, word.head.sign, ""),
+            )
+        elif group != ENGINE_GROUP and isinstance(node.value, str) and "$" not in node.value:
+            files = _find_files(config, route, group, get_release(config))
+            similar = find_similar(node.value, files)
+            yield RefusedWord(
+                place,
+                f"the config group `{group}` has no `{node.value}`",
+                f"write {similar[0][0]}" if similar else f"choose one of {', '.join(files)}",
+                partial(_is_missing, config, route, group, node.value),
+                likely_edit=_build_edit(config, node.word, node.value, similar[0][0]) if similar else None,
+            )
+
+
+def _build_edit(config: Config, word: Word | None, start: str, text: str) -> Edit | None:
+    """Return the edit that replaces the start of a word, or None if it is not written in one place."""
+    if word is None or word.target is None:
+        return None
+    span = Span(word.target.start, word.target.start + len(start.encode()))
+    return Edit(span, text) if config.document.get_text(span) == start else None
+
+
+def _is_selected(config: Config, route: Route, group: str, release: str) -> bool:
+    is_engine = group == ENGINE_GROUP and is_in_tree(config, route, release)
+    return is_engine or bool(_find_files(config, route, group, release))
 
 
 def _find_files(config: Config, route: Route, group: str, release: str) -> tuple[str, ...]:

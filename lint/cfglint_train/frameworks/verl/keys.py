@@ -24,7 +24,7 @@ from cfglint_train.frameworks.verl.commands import (
     list_command_words,
     list_commands,
     list_late_overrides,
-    list_missing_files,
+    list_refused_files,
 )
 from cfglint_train.frameworks.verl.options import find_unknown_options
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
@@ -169,7 +169,7 @@ class VerlKeys(Keys):
     def list_refused_words(self, config: Config) -> Iterator[RefusedWord]:
         """Yield the words that Hydra refuses: `+` on a key that exists, `~` on one that does not, and broken values."""
         yield from list_late_overrides(config)
-        yield from list_missing_files(config)
+        yield from list_refused_files(config)
         invocation = get_invocation(config)
         if invocation is None or not has_known_tree(config):
             return
