@@ -83,13 +83,13 @@ def find_nearest_module(
     path = name.replace(".", "/")
     bases, _ = sources.roots.list_folders_above(os.path.dirname(os.path.abspath(document.path)))
     homes = [base for base in bases if filesystem.is_folder(os.path.join(base, os.path.dirname(path)))]
-    if not homes or any(_may_have_module(home, path, sources) for home in homes):
+    if not homes or any(_can_have_module(home, path, sources) for home in homes):
         return None
     nearest = find_nearest(document, invocation, f"{path}.py", sources, index)
     return nearest.removesuffix(".py").replace("/", ".") if nearest else nearest
 
 
-def _may_have_module(home: str, path: str, sources: Sources) -> bool:
+def _can_have_module(home: str, path: str, sources: Sources) -> bool:
     """Return whether a package in a folder may have a module, in any form (`.so`, a folder), or in another folder."""
     top = os.path.join(home, path.partition("/")[0], "__init__.py")
     if not filesystem.is_file(top) or b"__path__" in sources.read(top):

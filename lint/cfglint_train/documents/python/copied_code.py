@@ -225,7 +225,7 @@ def _is_of_group(owner: str, group: str) -> bool:
     return any(word.startswith(part[:4]) or part.startswith(word) for word in words for part in parts if part)
 
 
-def _spell(node: ast.expr) -> str:
+def _format_name(node: ast.expr) -> str:
     """Return a name, or a name with one attribute, as text; an empty string for any other expression."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return f"{node.value.id}.{node.attr}"
@@ -245,7 +245,7 @@ def _collect_words(test: ast.expr, owner: str) -> frozenset[str]:
         elif isinstance(node, ast.Attribute):
             words.add(node.attr)
             group = node.value.attr if isinstance(node.value, ast.Attribute) else ""
-            if owner.endswith(_OWNERS.get(_spell(node.value), ())):
+            if owner.endswith(_OWNERS.get(_format_name(node.value), ())):
                 words.add(f"{owner}{_OWNED}{node.attr}")
             else:
                 words.add(f".{node.attr}" if group.endswith(_WHOLE) else f"{group}.{node.attr}")

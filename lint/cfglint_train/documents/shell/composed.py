@@ -55,10 +55,10 @@ def find_config_name(invocation: Invocation) -> Word | None:
 
 def names_config(invocation: Invocation) -> bool:
     """Return whether a command states the name or the folder of the configuration that it composes."""
-    return _find_value(invocation, _NAMES) is not None or names_folder(invocation)
+    return _find_value(invocation, _NAMES) is not None or has_config_folder(invocation)
 
 
-def names_folder(invocation: Invocation) -> bool:
+def has_config_folder(invocation: Invocation) -> bool:
     """Return whether a command states a folder of configurations, which may hold files of groups, too."""
     return _find_value(invocation, _FOLDERS) is not None
 

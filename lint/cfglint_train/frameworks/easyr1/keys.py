@@ -35,7 +35,7 @@ class EasyR1Keys(OLMoKeys):
 
     def list_refused_words(self, config: Config) -> Iterator[RefusedWord]:
         """Yield the words that pass a file otherwise than as `config=FILE`, or that name no setting."""
-        if not _reads_words_itself(config):
+        if not _is_read_by_omegaconf(config):
             return
         for script, number in config.launches:
             invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
@@ -54,7 +54,7 @@ class EasyR1Keys(OLMoKeys):
                     break
 
 
-def _reads_words_itself(config: Config) -> bool:
+def _is_read_by_omegaconf(config: Config) -> bool:
     """Return whether OmegaConf alone reads the command, which a copy of EasyR1 may have changed."""
     copy = config.evidence.vocabulary
     if copy is None:

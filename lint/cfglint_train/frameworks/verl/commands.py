@@ -16,6 +16,7 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.verl.options import find_late_override
 from cfglint_train.frameworks.verl.recognise import is_ppo_program, is_sft_program
 from cfglint_train.frameworks.verl.settings import (
+    can_select_files,
     find_entry,
     get_invocation,
     get_release,
@@ -23,7 +24,6 @@ from cfglint_train.frameworks.verl.settings import (
     has_known_tree,
     is_in_tree,
     is_sft,
-    selects_files,
 )
 from cfglint_train.frameworks.verl.words import ENGINE_GROUP, GROUPS, HydraWord, list_words
 from cfglint_train.plan.origin import Place
@@ -55,7 +55,7 @@ def list_late_overrides(config: Config) -> Iterator[RefusedWord]:
 
 def list_refused_files(config: Config) -> Iterator[RefusedWord]:
     """Yield the words that select a file which its config group lacks, or add a group that is selected anyway."""
-    for word in list_command_words(config) if selects_files(config) else ():
+    for word in list_command_words(config) if can_select_files(config) else ():
         group, node = word.head.key, word.entry.value
         is_file = word.head.is_group or group == ENGINE_GROUP or (group in GROUPS and is_sft(config))
         if not is_file or word.head.sign == "~" or not isinstance(node, Argument) or not word.word.is_known:
@@ -108,8 +108,8 @@ def _is_missing(config: Config, route: Route, group: str, value: str, release: s
 
 def list_commands(config: Config) -> Iterator[tuple[ShellDocument, Invocation]]:
     """Yield the commands of Hydra's programs that are, or start, a configuration."""
-    own = get_invocation(config)
-    started = config.launches if own is None else ((config.document, own.number),)
+    command = get_invocation(config)
+    started = config.launches if command is None else ((config.document, command.number),)
     for script, number in started:
         if isinstance(script, ShellDocument) and is_read_by_hydra(config, script.invocations[number]):
             yield script, script.invocations[number]

@@ -30,6 +30,7 @@ from cfglint_train.frameworks.verl.options import find_unknown_options
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
+    can_select_files,
     find_entry,
     find_program,
     find_vocabulary_default,
@@ -42,7 +43,6 @@ from cfglint_train.frameworks.verl.settings import (
     is_complete,
     is_in_tree,
     resolve_value,
-    selects_files,
 )
 from cfglint_train.frameworks.verl.words import (
     ENGINE_GROUP,
@@ -81,7 +81,7 @@ class VerlKeys(Keys):
     def is_declared(self, config: Config, route: Route) -> bool:
         """Return whether a setting may be of a tree that cfglint does not compose, or of code that it does not read."""
         invocation, word, copy = get_invocation(config), find_word(config, route), config.evidence.vocabulary
-        if route == (ENGINE_GROUP,) and selects_files(config):
+        if route == (ENGINE_GROUP,) and can_select_files(config):
             return False
         if not has_known_tree(config) or not has_entry(config) or route[0] in HYDRA.reserved_keys:
             return True

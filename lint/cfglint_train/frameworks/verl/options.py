@@ -32,7 +32,7 @@ _NUMBER: Final = r"-\d+|-\d*\.\d+"
 
 
 class UnknownOption(Frozen):
-    """A word that Hydra's parser takes for an option, but does not have, or cannot tell from others."""
+    """A word that Hydra's parser takes for an option, but does not have, or that abbreviates several."""
 
     word: Word
     name: str

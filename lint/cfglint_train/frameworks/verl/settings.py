@@ -9,7 +9,7 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route, Set, Unknown
-from cfglint_train.documents.shell.composed import find_config_name, names_config, names_file, names_folder
+from cfglint_train.documents.shell.composed import find_config_name, has_config_folder, names_config, names_file
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Argument, Invocation
 from cfglint_train.foundation.typed import Any, Final
@@ -166,7 +166,7 @@ def _composes_own_tree(invocation: Invocation) -> bool:
     return not engine or (not is_sft and f"ppo_{engine}_trainer" in load("verl").entries)
 
 
-def selects_files(config: Config) -> bool:
+def can_select_files(config: Config) -> bool:
     """Return whether the words of a command select files of verl's package, or of a copy of it.
 
     They may be of other folders if the command names one, and the programs of recipes compose trees of their own.
@@ -176,7 +176,7 @@ def selects_files(config: Config) -> bool:
         invocation is not None
         and (is_ppo_program(invocation) or is_sft_program(invocation))
         and not any(word.head.key == "hydra.searchpath" for word in list_words(invocation))
-        and not names_folder(invocation)
+        and not has_config_folder(invocation)
     )
 
 
