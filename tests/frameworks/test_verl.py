@@ -600,6 +600,29 @@ def test_what_a_broken_line_cuts_off_is_not_called_missing(tmp_path):
     assert [finding.code for finding in lint(tmp_path).findings if finding.severity != "info"] == ["SYN007"]
 
 
+OWN_FILE = "defaults: [{bases}]\ndata: {{train_batch_size: 256}}\nextra: {{path: a}}\n"
+
+
+@for_each(("words", "bases", "refused"), [
+    ("data.train_batch_sizes=4", "ppo_trainer, _self_", ["data.train_batch_sizes"]),
+    ("+data.train_batch_sizes=4", "ppo_trainer, _self_", []),
+    ("data.train_batch_size=4 extra.path=b", "ppo_trainer, _self_", []),
+    ("data.train_batch_sizes=4", "ppo_trainer, other, _self_", []),
+    ("data.train_batch_sizes=4", "beside_ppo_trainer, _self_", []),
+])  # fmt: skip
+def test_words_over_a_file_are_checked_in_every_launch(words, bases, refused, tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "ours.yaml").write_text(OWN_FILE.format(bases=bases.replace("beside_", "")))
+    if bases.startswith("beside_"):
+        (tmp_path / "config" / "ppo_trainer.yaml").write_text("data: {train_batch_size: 1}\n")
+    command = " ".join(("python3 -m verl.trainer.main_ppo --config-path $PWD/config --config-name ours", *BASE))
+    (tmp_path / "run.sh").write_text(f"{command} trainer.nnodes=2\n{command} {words}\n")
+    (tmp_path / "requirements.txt").write_text("verl==0.5.0\n")
+    messages = [message for message in list_messages(tmp_path, "KEY001") if "it is refused" in message]
+    assert [name for name in refused if f"`{name}`" in " ".join(messages)] == refused
+    assert len(messages) == len(refused)
+
+
 @for_each(("guard", "count"), [("if True:", 1), ("if self.use_reference_policy:", 0)])
 def test_a_copy_may_ask_for_the_batch_of_the_reference_only_if_it_has_one(guard, count, tmp_path):
     copy_verl(tmp_path)

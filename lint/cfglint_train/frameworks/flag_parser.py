@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cfglint_train.documents.document import Change, Edit, Entry, Route
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.plan.origin import Place
 
@@ -50,6 +50,9 @@ class RefusedWord(Frozen):
 
 class FlagParser:
     """Parser of the flags on a command line; this base class, for configs that are mappings, has no flags."""
+
+    is_closed: ClassVar[bool] = False
+    """True if code cannot declare settings that a launch may then pass."""
 
     def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
         """Return the flags of a command line, each with the vocabulary's flag that it resolves to, or None.

@@ -415,18 +415,23 @@ class Workspace:
             groups.setdefault(settings, []).append(launch)
         if not 1 < len(groups) <= MAX_LAUNCHED_FILES:
             return [self.resolve_run(main)]
-        return [self.resolve_run(main, _merge_if_any(group)) for group in groups.values()]
+        everything = _merge_if_any(launches)
+        return [self.resolve_run(main, _merge_if_any(group), everything) for group in groups.values()]
 
-    def resolve_run(self, main: Config, launch: MergedLaunch | None = None) -> Run:
+    def resolve_run(
+        self, main: Config, launch: MergedLaunch | None = None, everything: MergedLaunch | None = None
+    ) -> Run:
         """Return the run of a main config. Raise `FactError` if a stated fact is invalid.
 
-        `launch`: the launch to use instead of all launches of the config.
+        `launch`: the launch to use instead of all launches of the config. `everything`: all of them, whose words are
+        checked once.
         """
         launch = launch or self._merge_launches(main)
         caller_launch = self._merge_caller_launches(main) if main.document.syntax == "shell" else launch
         if caller_launch is not None:
             main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
-            main.launch_overrides, main.launches = caller_launch.launch_overrides, caller_launch.invocations
+            checked = everything or caller_launch
+            main.launch_overrides, main.launches = checked.launch_overrides, checked.invocations
         main = self._apply_launch_releases(main, [item for item in (launch, caller_launch) if item is not None])
         main = _ignore_unread_settings(main)
         main = merge_section_files(main, self.sources, self.repositories)

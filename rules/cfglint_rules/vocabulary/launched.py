@@ -91,7 +91,7 @@ def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
         if place is None:
             continue
         if route not in by_route:
-            is_script_setting = any(map(get_mutations(config).is_custom, {route[:1], route}))
+            is_script_setting = not keys.is_closed and any(map(get_mutations(config).is_custom, {route[:1], route}))
             option = None if is_script_setting else keys.find_launcher_option(config, route)
             by_route[route] = None if option is None else _judge_setting(config, route, option, place)
         setting = by_route[route]

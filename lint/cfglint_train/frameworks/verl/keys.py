@@ -15,7 +15,7 @@ from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.flag_parser import RefusedWord
 from cfglint_train.frameworks.interpolation import resolve_default_text
 from cfglint_train.frameworks.key_usage import KeyUse, ReleaseHint
-from cfglint_train.frameworks.keys import Keys, OutdatedConfig, UnparsedOption
+from cfglint_train.frameworks.keys import Keys, LauncherOption, OutdatedConfig, UnparsedOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import UNRESOLVED
 from cfglint_train.frameworks.loaders import HYDRA
@@ -28,6 +28,7 @@ from cfglint_train.frameworks.verl.commands import (
 )
 from cfglint_train.frameworks.verl.options import find_unknown_options
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
+from cfglint_train.frameworks.verl.recognise import extends_only_package
 from cfglint_train.frameworks.verl.settings import (
     Defaults,
     can_select_files,
@@ -50,12 +51,15 @@ from cfglint_train.frameworks.verl.words import (
     is_of_other_tree,
     is_setting,
     list_leftovers,
+    list_words,
 )
 from cfglint_train.plan.origin import Place
 
 
 class VerlKeys(Keys):
     """Key handling of verl 0.3.0.post1 to 0.9.1 (hydra-core 1.3.2)."""
+
+    is_closed = True
 
     def find_entry(self, document: Document, root: Route) -> str | None:
         """Return the tree that a configuration composes."""
@@ -152,6 +156,25 @@ class VerlKeys(Keys):
         return (
             () if invocation is None or not is_read_by_hydra(config, invocation) else tuple(list_leftovers(invocation))
         )
+
+    def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
+        """Return the place of a word that overrides a setting of a file, or None if the file or the word adds it."""
+        if self.is_declared(config, route) or not extends_only_package(config.document):
+            return None
+        words = (word for _, invocation in list_commands(config) for word in list_words(invocation))
+        sections = (route[:depth] for depth in range(1, len(route) + 1))
+        release, document = get_release(config), config.document
+        is_in_file = any(
+            document.get_value((*config.root, *section)) is not MISSING and not is_in_tree(config, section, release)
+            for section in sections
+        )
+        if is_in_file or any(word.head.sign for word in words if all(map(eq, word.route, route))):
+            return None
+        return LauncherOption(find_entry(config), route, class_steps=0)
+
+    def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
+        """Return that Hydra refuses a word of a setting that the composed tree lacks."""
+        return "error"
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
         """Yield the options of the commands of a configuration that Hydra's parser lacks."""

@@ -10,6 +10,7 @@ from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.shell.composed import find_config_name
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
+from cfglint_train.foundation import filesystem
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import RecognisedConfig
@@ -106,6 +107,18 @@ def list_bases(document: Document) -> list[str]:
         return []
     items = document.build_value(entry.value)
     return [item for item in items if isinstance(item, str) and item != "_self_"]
+
+
+def extends_only_package(document: Document) -> bool:
+    """Return whether a YAML file extends files of verl's package and no others, such as one beside it."""
+    root = document.root
+    entry = root.index.get("defaults") if isinstance(root, MappingNode) else None
+    bases, folder = list_bases(document), os.path.dirname(os.path.abspath(document.path))
+    is_whole = entry is not None and isinstance(entry.value, Sequence) and len(entry.value.items) - len(bases) <= 1
+    return is_whole and all(
+        _CONFIGS.fullmatch(base) and not filesystem.is_present(f"{folder}/{base.removesuffix('.yaml')}.yaml")
+        for base in bases
+    )
 
 
 def prepare(document: Document) -> None:
