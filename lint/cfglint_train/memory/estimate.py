@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from operator import itemgetter
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 _PLACEHOLDER_MODEL: Final = Architecture("", "llama", 1, 1, 1, 1, 1, 1, 1, False, 1, 1, 1, 1)
 
 
+@lru_cache(maxsize=256)
 def estimate(
     plan: Plan,
     architecture: Architecture | None,
@@ -83,6 +85,8 @@ def estimate(
     unreadable: frozenset[Field] = frozenset(),
 ) -> Estimate:
     """Estimate the peak of every phase that can be computed, and list the missing inputs of the others.
+
+    The last estimates are kept, because rules, searches and scenarios lead to equal plans.
 
     `architecture` and `hardware` are None if unknown. `unreadable`: fields whose value is undetermined; no default
     replaces them.
@@ -155,21 +159,28 @@ def _estimate_groups(
     from cfglint_train.memory.groups import generate_groups
 
     for role, role_plan, model in generate_groups(plan, architecture):
-        setup_and_job, reader = read_setup_and_job(role_plan, model, unreadable=unreadable)
-        if setup_and_job is None:
-            continue
-        setup, job = setup_and_job
-        if role.trained:
-            steps = [
-                phase for phase in estimate_setup(setup, reader, hardware, job=job).phases if phase.name in STEP_PHASES
-            ]
-            worst = max(steps, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)
-            if worst is not None:
-                yield Phase(role.name, f"{worst.name}, {worst.event}", worst.gpu)
-            continue
-        phase = _build_scoring_phase(PhaseBudget(setup, reader, build_uncertainty(job, hardware, None)))
+        phase = _estimate_group(role_plan, model, hardware, unreadable, role.trained)
         if phase is not None:
             yield phase._replace(name=role.name)
+
+
+@lru_cache(maxsize=256)
+def _estimate_group(
+    plan: Plan, model: Architecture, hardware: Hardware | None, unreadable: frozenset[Field], is_trained: bool
+) -> Phase | None:
+    """Return the phase of a model with a plan of its own, or None if it cannot be estimated.
+
+    Most changes of a job leave its other models' plans as they are, so the last phases are kept.
+    """
+    setup_and_job, reader = read_setup_and_job(plan, model, unreadable=unreadable)
+    if setup_and_job is None:
+        return None
+    setup, job = setup_and_job
+    if not is_trained:
+        return _build_scoring_phase(PhaseBudget(setup, reader, build_uncertainty(job, hardware, None)))
+    steps = _build_step_phases(PhaseBudget(setup, reader, build_uncertainty(job, hardware, None)))
+    worst = max(steps, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)
+    return None if worst is None else Phase("", f"{worst.name}, {worst.event}", worst.gpu)
 
 
 SCORED: Final = "scored"
