@@ -7,7 +7,7 @@ code converts settings, so a fix writes exactly the settings that the next run r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
 
 from cfglint_train.documents.document import (
@@ -145,7 +145,7 @@ class Config:
         """Evidence in the repository about the configuration; `runs` sets it before any lens reads the configuration.
         """
         self.assumption = assumption
-        self._cache: dict[Callable[[Config], Any], Any] = {}
+        self._cache: dict[Any, Any] = {}
         self._top_entries: dict[str, Entry] | None = None
         self._overrides_by_key: dict[str | int, list[tuple[Route, Override]]] = {}
         self._values: dict[Route, Any] = {}
@@ -178,14 +178,15 @@ class Config:
         config.releases = self.releases.replace_release(package, release)
         return config
 
-    def compute_once(self, work: Callable[[Config], Made]) -> Made:
-        """Return the result of `work` on this configuration, computed on the first call only.
+    def compute_once(self, work: Callable[..., Made], *arguments: Hashable) -> Made:
+        """Return the result of `work` on this configuration and arguments, computed on the first call only.
 
         The cache never expires because a configuration does not change.
         """
-        if work not in self._cache:
-            self._cache[work] = work(self)
-        result: Made = self._cache[work]
+        key = (work, *arguments) if arguments else work
+        if key not in self._cache:
+            self._cache[key] = work(self, *arguments)
+        result: Made = self._cache[key]
         return result
 
     def get_value(self, *route: str | int) -> Any:

@@ -7,7 +7,7 @@ well as in tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
@@ -40,7 +40,7 @@ class _ReleaseProbe(Config):
     def __init__(self, config: Config, releases: Releases) -> None:
         """Copy a config with other releases."""
         self.is_release_read = False
-        self._dependent: set[Callable[[Config], Any]] = set()
+        self._dependent: set[Hashable] = set()
         super().__init__(config.framework, config.document, releases, config.root, config.role, config.overrides)
         self.adopt_facts(config)
 
@@ -59,12 +59,13 @@ class _ReleaseProbe(Config):
         """Note on the origin of the framework's defaults, which decides no value."""
         return f"{self.framework} {self._releases.by_package[self.framework].version}"
 
-    def compute_once(self, work: Callable[[Config], Any]) -> Any:
+    def compute_once(self, work: Callable[..., Any], *arguments: Hashable) -> Any:
         """Return the cached result of `work`; if its computation read the releases, so does every use."""
-        was_read, self.is_release_read = self.is_release_read, work in self._dependent
-        result = super().compute_once(work)
+        key = (work, *arguments)
+        was_read, self.is_release_read = self.is_release_read, key in self._dependent
+        result = super().compute_once(work, *arguments)
         if self.is_release_read:
-            self._dependent.add(work)
+            self._dependent.add(key)
         self.is_release_read |= was_read
         return result
 

@@ -129,18 +129,10 @@ def _find_composed_program(config: Config) -> str:
     Its path begins at the root of the repository or at the script's folder. The evidence of a copy may come after the
     first question.
     """
-    programs, copy = config.compute_once(_start_programs), config.evidence.vocabulary
-    if copy not in programs:
-        programs[copy] = _search_composed_program(config)
-    return programs[copy]
+    return config.compute_once(_search_composed_program, config.evidence.vocabulary)
 
 
-def _start_programs(_: Config) -> dict[Vocabulary | None, str]:
-    """Return the results of `_find_composed_program` by vocabulary of a copy, still empty."""
-    return {}
-
-
-def _search_composed_program(config: Config) -> str:
+def _search_composed_program(config: Config, _: Vocabulary | None) -> str:
     invocation = get_invocation(config)
     if invocation is None:
         return ""
@@ -208,6 +200,10 @@ def has_entry(config: Config) -> bool:
 
 def get_release(config: Config) -> str:
     """Return the release that the tree is composed of: the last that has the program, if the stated one has not."""
+    return config.compute_once(_find_release, config.evidence.vocabulary)
+
+
+def _find_release(config: Config, _: Vocabulary | None) -> str:
     if has_entry(config):
         return config.release
     return str(load("verl").entries[find_entry(config)][-1].get("last", config.release))
@@ -265,19 +261,14 @@ class Defaults(Mapping[Route, Any]):
 
     def __getitem__(self, route: Route) -> Any:
         """Return the default of a key; raise KeyError if the tree has none."""
-        fact = None if _is_deleted(self.config, route) else find_fact(self.config, route)
-        if fact is None or fact.is_open or fact.resolve_status().kind != PRESENT:
+        default = self.config.compute_once(_find_tree_default, route)
+        if default is MISSING:
             raise KeyError(route)
-        schema = fact.get_schema()
-        return schema["x-interpolation"] if "x-interpolation" in schema else schema["default"]
+        return default
 
     def __contains__(self, route: object) -> bool:
         """Return whether the tree has a default for a key."""
-        try:
-            self[route]  # type: ignore[index]
-        except KeyError:
-            return False
-        return True
+        return self.config.compute_once(_find_tree_default, route) is not MISSING
 
     def __iter__(self) -> Iterator[Route]:
         """Iterate over nothing: the defaults are looked up."""
@@ -288,20 +279,21 @@ class Defaults(Mapping[Route, Any]):
         return 0
 
 
+def _find_tree_default(config: Config, route: Route) -> Any:
+    """Return the default of a key, with interpolations as text, or MISSING if the tree has none."""
+    fact = None if _is_deleted(config, route) else find_fact(config, route)
+    if fact is None or fact.is_open or fact.resolve_status().kind != PRESENT:
+        return MISSING
+    schema = fact.get_schema()
+    return schema["x-interpolation"] if "x-interpolation" in schema else schema.get("default", MISSING)
+
+
 def look_up(config: Config, route: Route) -> LookupResult:
     """Return the value of a setting, stated or by default, with interpolations resolved.
 
     UNRESOLVED if it depends on anything outside the files, NOT_STATED if there is neither a value nor a default.
     """
-    results = config.compute_once(_start_results)
-    if route not in results:
-        results[route] = _look_up(config, route)
-    return results[route]
-
-
-def _start_results(_: Config) -> dict[Route, LookupResult]:
-    """Return the results of `look_up`, still empty; many lenses read the same settings."""
-    return {}
+    return config.compute_once(_look_up, route)
 
 
 def _look_up(config: Config, route: Route) -> LookupResult:
@@ -367,6 +359,10 @@ def is_stated(config: Config, *names: str) -> bool:
 
 def read(config: Config, codec: Codec, *names: str) -> Any:
     """Return the value of the first of the dotted keys that has one, converted, or None if it is unknown."""
+    return config.compute_once(_read, codec, names)
+
+
+def _read(config: Config, codec: Codec, names: tuple[str, ...]) -> Any:
     route = find_route(config, parse_routes(*names))
     result = NOT_STATED if route is None else look_up(config, route)
     return codec.read_or_none(result.value) if isinstance(result, StatedValue) else None
@@ -374,15 +370,7 @@ def read(config: Config, codec: Codec, *names: str) -> Any:
 
 def find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
     """Return the key in use: one that is stated, or else the first that the release has."""
-    routes = config.compute_once(_start_routes)
-    if names not in routes:
-        routes[names] = _find_route(config, names)
-    return routes[names]
-
-
-def _start_routes(_: Config) -> dict[tuple[Route, ...], Route | None]:
-    """Return the results of `find_route`, still empty."""
-    return {}
+    return config.compute_once(_find_route, names)
 
 
 def _find_route(config: Config, names: tuple[Route, ...]) -> Route | None:
