@@ -231,6 +231,23 @@ def test_every_open_file_counts_before_it_is_saved(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_a_script_on_disk_follows_an_open_file_that_it_sources(tmp_path: Path) -> None:
+    """Scripts are kept between checks, but not if they source a text that is open and changes."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "run.sh").write_text("source env.sh\naxolotl train sft.yaml --micro-batch-size $MICRO\n")
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", SFT)
+        variables = editor.open(tmp_path / "env.sh", "MICRO=3\n")
+        for number, micro in enumerate((3, 5, 6)):
+            editor.change(document, f"{SFT}# {number}\n")
+            await editor.wait(document)
+            editor.change(variables, f"MICRO={micro}\n")
+            assert f"= `{micro}`" in str(await editor.hover(document, "micro_batch_size"))
+
+    run(steps, tmp_path)
+
+
 def test_requirements_settings_and_new_launches_count_before_they_are_saved(tmp_path: Path) -> None:
     """A file that shapes the runs of an open config counts as it is shown, although no config names it."""
     (tmp_path / ".git").mkdir()

@@ -69,9 +69,17 @@ class LaunchScripts:
         self._sharded_siblings: dict[tuple[str, str], tuple[str, str] | None] = {}
 
     def replace_files(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
-        """Return a copy that uses `documents` and parses the `changed` files again."""
+        """Return a copy that uses `documents`, and parses the `changed` files and the scripts that source them again.
+
+        Files that are configs themselves belong to `documents`. Options are never read as keys here.
+        """
         result = LaunchScripts(documents, self.repositories, self.launch)
-        result._parsed = {key: document for key, document in self._parsed.items() if key[0] not in changed}
+        changed_paths = {os.path.abspath(path) for path in changed}
+        result._parsed = {
+            key: document
+            for key, document in self._parsed.items()
+            if os.path.abspath(key[0]) not in changed_paths and changed_paths.isdisjoint(_list_sourced(document))
+        }
         return result
 
     def find_launches(self, main: Config) -> list[Launch]:
@@ -639,6 +647,11 @@ def _format_commands(invocations: Iterable[Invocation]) -> tuple[str, ...]:
         for invocation in invocations
     )
     return tuple(dict.fromkeys(words))
+
+
+def _list_sourced(document: Document | None) -> Collection[str]:
+    """Return the absolute paths at which a script looks for files that it sources."""
+    return getattr(document, "sourced_paths", ())
 
 
 def _list_argument_scripts(index: RepositoryIndex) -> list[tuple[str, bytes]]:

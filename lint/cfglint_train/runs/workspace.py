@@ -97,14 +97,14 @@ class Workspace:
     def reopen(self, texts: Mapping[str, bytes]) -> Workspace:
         """Return a workspace for another call with other texts, which assumes that no file on the disk has changed.
 
-        What is known about repositories and about copies of frameworks in them is not read again.
+        What is known about repositories, their scripts and copies of frameworks in them is not read again.
         """
         result = Workspace(self.settings_for, self.statements.command_line, texts, self.idle, self.upstream)
         result.sources.disk, result.sources.roots = self.sources.disk, self.sources.roots
         result.statements = Statements(self.settings_for, self.statements.command_line, self.sources.roots)
         result.repositories, result.forks = self.repositories, self.forks
         result.documents = Documents(result.sources, self.forks.find_enclosing_copy, result._is_replaced)
-        result.scripts = LaunchScripts(result.documents, self.repositories, self.scripts.launch)
+        result.scripts = self.scripts.replace_files(result.documents, texts)
         return result
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:

@@ -171,8 +171,10 @@ class ShellScript(Document):
         super().__init__(path, source)
         decode(source)
         self.load = load
+        self.sourced_paths: set[str] = set()
+        """Absolute paths at which a sourced file was looked for."""
         self._uses: dict[str, int] = {}
-        sourcing = None if load is None else Sourcing(os.path.abspath(path), load)
+        sourcing = None if load is None else Sourcing(os.path.abspath(path), self._load_sourced)
         self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing, environment=environment)
         self.invocations: list[Invocation] = []
         self.translators: dict[int, OptionTranslator] = {}
@@ -183,6 +185,10 @@ class ShellScript(Document):
             self._add_command(command, None)
         items: list[Node] = list(self.invocations)
         self.root = Sequence(Span(0, len(source)), items, False)
+
+    def _load_sourced(self, path: str) -> bytes | None:
+        self.sourced_paths.add(path)
+        return None if self.load is None else self.load(path)
 
     def get_assumption(self, route: Route) -> str:
         """Return the notes on default values of variables that an option relies on."""
