@@ -530,14 +530,16 @@ def _parse_overrides(
     A value that cannot be determined (`--lr=$LR`) is `Unknown`.
     """
     texts = [(_render_word(word), word) for word in words if not word.spreads and not document.is_lost_blank(word)]
+    rendered_words = [text for text, _ in texts]
     try:
-        settings = framework.launch_interface.parse_trailing(config, [text for text, _ in texts])
+        settings = framework.launch_interface.parse_trailing(config, rendered_words)
     except ValueError:
         return {}
     script = os.path.basename(document.path)
     overrides = {}
+    words_by_setting = _index_setting_words(rendered_words)
     for route, value in settings.items():
-        positions = _find_setting_words([text for text, _ in texts], route)
+        positions = _find_setting_words(rendered_words, words_by_setting, route)
         word = texts[positions.start][1] if positions else None
         setting_words = [item for _, item in texts[positions.start : positions.stop]]
         place = Place(document, word.span) if word is not None else None
@@ -582,25 +584,32 @@ def _render_word(word: Word) -> str:
     return f"{_UNDETERMINED}{word.text}" if word.known_suffix else _UNDETERMINED
 
 
-def _find_setting_words(words: list[str], route: Route) -> range:
-    """Return the positions of the words that set `route`: the last word that names it, and its value if separate."""
-    position = next((index for index in reversed(range(len(words))) if _is_setting_word(words[index], route)), None)
-    if position is None:
+def _find_setting_words(words: list[str], positions: Mapping[Route, int], route: Route) -> range:
+    """Return the positions of the words that set `route`: the last word that names it, and its value if separate.
+
+    A word also sets what is below the setting that it names.
+    """
+    steps = tuple(map(str, route))
+    position = max((positions.get(steps[:length], -1) for length in range(1, len(steps) + 1)), default=-1)
+    if position < 0:
         return range(0)
     alone = "=" in words[position] or words[position + 1 : position + 2] == [] or words[position + 1].startswith("--")
     return range(position, position + 1 if alone else position + 2)
 
 
-def _is_setting_word(text: str, route: Route) -> bool:
-    """Return whether a word sets `route` or a parent of it.
+def _index_setting_words(words: list[str]) -> Mapping[Route, int]:
+    """Return the last position of each setting that words name.
 
     A route that begins with a dash or a plus is an option, or a name that the framework does not have.
     """
-    if str(route[0]).startswith(("-", "+")):
-        return text.partition("=")[0] in (route[0], ".".join(map(str, route)))
-    steps = _split_setting_name(text)
-    negated = (steps[0].removeprefix("no_"), *steps[1:])
-    return tuple(map(str, route[: len(steps)])) in (steps, negated)
+    positions: dict[Route, int] = {}
+    for index, text in enumerate(words):
+        steps = _split_setting_name(text)
+        positions[steps] = positions[steps[0].removeprefix("no_"), *steps[1:]] = index
+        if text.startswith(("-", "+")):
+            name = text.partition("=")[0]
+            positions[(name,)] = positions[tuple(name.split("."))] = index
+    return positions
 
 
 def _split_setting_name(text: str) -> tuple[str, ...]:
