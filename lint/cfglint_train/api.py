@@ -18,7 +18,7 @@ engine, for reports; they may change in any release.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 
 from cfglint_train.foundation.errors import UsageError
@@ -394,12 +394,14 @@ def fix(
     *,
     unsafe: bool | None = None,
     write: bool = False,
+    within: Collection[str] | None = None,
 ) -> FixResult:
     """Apply fixes in passes until none is left; change files on disk only with `write`.
 
-    `unsafe`: also apply unsafe fixes; None uses the setting of the working directory. `sources` and `paths`
-    are as for `lint`; with sources, no other file changes, and nothing is written. Files that one fix changes together
-    are written together or not at all. Raise UsageError as `lint` does.
+    `unsafe`: also apply unsafe fixes; None uses the setting of the working directory. `within`: apply only the fixes of
+    findings in these files, as their `path` spells them; the other files only decide what is safe.
+    `sources` and `paths` are as for `lint`; with sources, no other file changes, and nothing is written. Files that one
+    fix changes together are written together or not at all. Raise UsageError as `lint` does.
     """
     from cfglint_train.fixing.loop import fix_all
     from cfglint_train.fixing.write import write_fixes
@@ -407,7 +409,7 @@ def fix(
     request = requested(paths, options, sources)
     if unsafe is None:
         unsafe = settings(options).apply_unsafe
-    fixed = fix_all(request.files, request.options, unsafe, request.sources)
+    fixed = fix_all(request.files, request.options, unsafe, request.sources, within)
     written = write and not request.sources
     if written:
         fixed = write_fixes(fixed, request.files, request.options)

@@ -307,6 +307,32 @@ def test_actions_are_the_fixes_of_the_command(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_all_fixes_of_a_companion_are_those_of_every_run_that_names_it(tmp_path: Path) -> None:
+    """A DeepSpeed file is fixed for both configs that name it; their own problems stay."""
+    (tmp_path / ".git").mkdir()
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: alpaca\n"
+        "template: qwen\ncutoff_len: 1024\nbf16: true\ndeepspeed: ds.json\nper_device_train_batch_size: {}\n"
+        "gradient_accumulation_step: 4\noutput_dir: out{}\n"
+    )
+    companion = (
+        '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto", "train_batch_size": "auto",\n'
+        ' "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}\n'
+    )
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "ds.json", companion)
+        await editor.wait(document)
+        assert not await editor.list_actions(document)
+        for batch in (2, 3):
+            await editor.wait(editor.open(tmp_path / f"{batch}.yaml", config.format(batch, batch)))
+        action = (await editor.list_actions(document, FIX_ALL))["Fix all safe problems (cfglint)"]
+        (changed,) = editor.edit(action.edit).items()
+        assert changed == (document.uri, companion.replace("4", '"auto"'))
+
+    run(steps, tmp_path)
+
+
 def test_reports_last_as_long_as_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each config has one report, which is replaced; nothing is left after the end."""
     temporary = tmp_path / "temporary"

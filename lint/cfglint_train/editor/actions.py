@@ -48,9 +48,10 @@ def list_actions(
                 if action.edit is None or action.edit.changes or action.edit.document_changes:
                     yield action
         yield from _state_facts(server, path, text, check, params.range)
+    shown = (finding for _, finding in server.session.list_findings() if finding.path == path)
     has_safe_fix = any(
         finding.fix is not None and finding.fix.edits and finding.fix.applicability == "safe"
-        for finding in check.result.findings
+        for finding in (*check.result.findings, *shown)
     )
     if has_safe_fix and _wants(wanted, FIX_ALL):
         action = types.CodeAction("Fix all safe problems (cfglint)", kind=FIX_ALL, data={"uri": server.uris[path]})
@@ -65,7 +66,7 @@ def resolve_action(server: Server, action: types.CodeAction) -> types.CodeAction
         return action
     path = document[0]
     if "finding" not in data:
-        outcome = server.session.call(api.fix, path, unsafe=False)
+        outcome = server.session.fix_all(path)
     else:
         identity = path, *data["finding"]
         listed = server.session.list_findings()

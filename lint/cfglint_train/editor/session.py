@@ -187,9 +187,19 @@ class Session:
         style = Style(pages=choose_rule_pages(request.workspace.settings_for(path).rule_url))
         return Check(path, texts[path], result, request.workspace.sources.read_paths | used, style)
 
-    def call(self, function: Callable[..., Outcome], path: str, **arguments: Any) -> Outcome:
-        """Call a function of the API on an open document, with the texts of all open documents."""
-        return _run_with_texts(self.texts, lambda: function([path], self.options, self.texts, **arguments))[0]
+    def call(self, function: Callable[..., Outcome], *paths: str, **arguments: Any) -> Outcome:
+        """Call a function of the API on open documents, with the texts of all open documents."""
+        return _run_with_texts(self.texts, lambda: function(paths, self.options, self.texts, **arguments))[0]
+
+    def fix_all(self, path: str) -> api.FixResult:
+        """Apply the safe fixes of an open document: those of its own runs, and of other runs that a file is part of.
+
+        A companion shows the problems of every open config that names it, and all of them decide what is safe.
+        """
+        check = self.check(path)
+        files = {path, *(finding.path for finding in check.result.findings)}
+        others = [other for other, shared in self._checks.items() if not files.isdisjoint(shared.documents)]
+        return self.call(api.fix, *dict.fromkeys((path, *others)), unsafe=False, within=files)
 
     def find_setting(self, path: str, offset: int) -> Setting | None:
         """Return the setting at a character of an open document, or None. A companion belongs to another file's run."""

@@ -58,17 +58,24 @@ class FixOutcome(Frozen):
     result: Result
 
 
-def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Mapping[str, bytes]) -> FixOutcome:
+def fix_all(
+    paths: list[str],
+    options: LintOptions,
+    is_unsafe: bool,
+    sources: Mapping[str, bytes],
+    within: Collection[str] | None = None,
+) -> FixOutcome:
     """Apply every applicable fix, pass by pass. Writes nothing to disk.
 
     Within a pass, each fix edits the text that the earlier fixes left, and is read back before it is kept. A fix waits
     for the next pass if it depends on a field that this pass changed or that another fix is about to change, or if it
     reads a misspelled key as if it were already corrected. A fix is undone if it causes a finding that is at least as
-    severe and rests on no assumption. If `sources` are given (standard input), no other file is changed. Files whose
-    fixes do not converge are left unchanged and reported as an internal error.
+    severe and rests on no assumption. If `sources` are given (standard input), no other file is changed. If `within` is
+    given, only the fixes of findings in these files are applied. Files whose fixes do not converge are left unchanged
+    and reported as an internal error.
     """
     workspace = dispatch.open_workspace(options, sources)
-    fixer = _Fixer({"safe", "unsafe"} if is_unsafe else {"safe"}, sources)
+    fixer = _Fixer({"safe", "unsafe"} if is_unsafe else {"safe"}, sources, within)
     originals, applied = fixer.originals, fixer.applied
     states = {_hash_sources(workspace): 0}
     unsettled: list[Applied] = []
@@ -122,8 +129,11 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
 class _Fixer:
     """The passes of a `--fix` run, with the applied and refused fixes."""
 
-    def __init__(self, applicabilities: Collection[str], sources: Mapping[str, bytes]) -> None:
-        """Create a fixer before its first pass."""
+    def __init__(
+        self, applicabilities: Collection[str], sources: Mapping[str, bytes], within: Collection[str] | None
+    ) -> None:
+        """Create a fixer before its first pass; `within` are the files whose findings it fixes, or None for all."""
+        self.within = within
         self.applicabilities = applicabilities
         self.sources = sources
         self.originals: dict[str, bytes] = {}
@@ -146,7 +156,9 @@ class _Fixer:
         requested = [
             (candidate, fix)
             for candidate in result.findings
-            if (fix := candidate.intent) and fix.applicability in self.applicabilities
+            if (self.within is None or candidate.path in self.within)
+            and (fix := candidate.intent)
+            and fix.applicability in self.applicabilities
         ]
         requested = [pair for pair in requested if _get_identity(pair[0]) not in self._harmful_findings]
         requested.sort(key=lambda pair: _get_text_order(pair[1]))
