@@ -412,6 +412,36 @@ def test_hover_and_outline_beside_broken_lines(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_the_budget_stays_at_its_lines_while_the_text_does_not_parse(tmp_path: Path) -> None:
+    """Lenses keep their texts, move with their lines and go with them; none is about a text that is gone."""
+
+    async def list_lenses(editor: Editor, document: types.TextDocumentIdentifier) -> dict[str, str]:
+        answer = await editor.client.text_document_code_lens_async(types.CodeLensParams(document))
+        lines = editor.texts[document.uri].split("\n")
+        return {lens.command.title: lines[lens.range.start.line] for lens in answer or [] if lens.command}
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", SFT)
+        whole = await list_lenses(editor, document)
+        assert len(whole) >= 3
+        first, rest = SFT.split("\n", 1)
+        assert first in whole.values()
+        for text in (f"{first}\nunfinis\n{rest}", f"{first}\n\tx: [\n\n{rest}", f"{SFT}hub: [a\n", f"unfinis\n{SFT}"):
+            editor.change(document, text)
+            assert await list_lenses(editor, document) == whole, text
+        report = types.ExecuteCommandParams("cfglint.fit", [document.uri])
+        await editor.client.workspace_execute_command_async(report)
+        assert editor.messages == ["cfglint: this file is not checked; see its problems"]
+        editor.change(document, SFT.replace("micro_batch_size: 4", "micro_batch_size: ["))
+        left = await list_lenses(editor, document)
+        assert set(left) < set(whole)
+        assert "sequence_len: 2048" in left.values()
+        editor.change(document, "a: 1\n")
+        assert not await list_lenses(editor, document)
+
+    run(steps, tmp_path)
+
+
 def test_a_key_has_one_description_in_hover_completion_and_schema(tmp_path: Path) -> None:
     (tmp_path / "cfglint.toml").write_text('rule-url = "https://rules.test/{code}"\n[releases]\naxolotl = "0.16.0"\n')
     printed = run_cfglint("schema", "axolotl", "--release", "0.16.0", cwd=tmp_path).out

@@ -13,6 +13,7 @@ from pygls import uris
 from pygls.lsp.server import LanguageServer
 
 from cfglint_train.editor import convert
+from cfglint_train.editor.budget import BudgetLine, list_budget_lines
 from cfglint_train.editor.session import Check, Session, detect_syntax
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.errors import UsageError, describe_crash
@@ -23,6 +24,9 @@ from cfglint_train.version import VERSION
 
 DELAY: Final = 0.1
 """Seconds without an edit after which the documents are checked."""
+
+
+PlacedLine = tuple[types.Range, BudgetLine]
 
 
 class Server(LanguageServer):
@@ -36,6 +40,8 @@ class Server(LanguageServer):
         """URIs of the open documents by path, as the client spells them."""
         self.report_folder = TemporaryDirectory(prefix="cfglint-", ignore_cleanup_errors=True)
         """Folder of the reports, one file per config, which ends with the server."""
+        self.budgets: dict[str, tuple[list[str], list[PlacedLine]]] = {}
+        """Lines of the last text that parsed, and the budget lines in it, by path."""
         self._pending: asyncio.TimerHandle | None = None
         self._published: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
         self._failed: dict[str, Exception] = {}
@@ -127,6 +133,25 @@ class Server(LanguageServer):
         path = find_path(uri)
         check = None if path is None else self.check(path)
         return None if check is None else (check.path, self.get(check.path), check)
+
+    def list_budget_lines(self, check: Check, text: convert.Text) -> list[PlacedLine]:
+        """Return the budget lines of a document, each with its range.
+
+        While the text does not parse, they are those of the last text that did, at the lines that are left of it.
+        """
+        if not self.session.is_broken(check.path):
+            placed = [
+                (text.convert_span(line.place.document, line.place.span), line) for line in list_budget_lines(check)
+            ]
+            self.budgets[check.path] = text.lines, placed
+            return placed
+        lines, placed = self.budgets.get(check.path, ([], []))
+        moved = convert.map_lines(lines, text.lines)
+        return [
+            (convert.move_range(range_, moved[range_.start.line]), line)
+            for range_, line in placed
+            if all(number in moved for number in range(range_.start.line, range_.end.line + 1))
+        ]
 
     def build_workspace_edit(self, edits: dict[str, list[types.TextEdit]]) -> types.WorkspaceEdit:
         """Return the edit of several files, tied to the versions of the open documents if the client allows that."""

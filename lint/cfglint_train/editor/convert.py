@@ -225,6 +225,22 @@ def _build_symbol(name: str, entry: Entry, document: Document, text: Text, depth
     )
 
 
+def map_lines(before: list[str], after: list[str]) -> dict[int, int]:
+    """Return the new number of each line that a change leaves as it is, above or below the changed lines."""
+    shortest = min(len(before), len(after))
+    above = next((number for number in range(shortest) if before[number] != after[number]), shortest)
+    rest = shortest - above
+    below = next((number for number in range(rest) if before[-1 - number] != after[-1 - number]), rest)
+    kept = (*range(above), *range(len(before) - below, len(before)))
+    return {number: number if number < above else number + len(after) - len(before) for number in kept}
+
+
+def move_range(place: types.Range, line: int) -> types.Range:
+    """Return a range that starts in another line."""
+    end = types.Position(place.end.line + line - place.start.line, place.end.character)
+    return types.Range(types.Position(line, place.start.character), end)
+
+
 def build_edits(before: Text, after: str) -> list[types.TextEdit]:
     """Return the edits that turn a text into another, by whole lines."""
     old, new = before.text.splitlines(keepends=True), after.splitlines(keepends=True)

@@ -14,7 +14,7 @@ from lsprotocol import types
 from pygls import uris
 
 from cfglint_train import api
-from cfglint_train.editor import actions, budget, completion, convert, hover
+from cfglint_train.editor import actions, completion, convert, hover
 from cfglint_train.editor.connection import Server, find_path
 from cfglint_train.editor.session import resolve_path
 from cfglint_train.foundation.errors import UsageError
@@ -71,6 +71,7 @@ def _close(server: Server, params: types.DidCloseTextDocumentParams) -> None:
     path = find_path(params.text_document.uri)
     if path is not None and path in server.session.texts:
         server.session.close(path)
+        server.budgets.pop(path, None)
         server.schedule()
 
 
@@ -117,12 +118,12 @@ def _list_lenses(server: Server, params: types.CodeLensParams) -> list[types.Cod
     _, text, check = document
     return [
         types.CodeLens(
-            text.convert_span(line.place.document, line.place.span),
+            place,
             types.Command(
                 line.text, f"cfglint.{line.command}" if line.command else "", arguments=[params.text_document.uri]
             ),
         )
-        for line in budget.list_budget_lines(check)
+        for place, line in server.list_budget_lines(check, text)
     ]
 
 
@@ -134,8 +135,8 @@ def _list_hints(server: Server, params: types.InlayHintParams) -> list[types.Inl
         return None
     _, text, check = document
     hints = []
-    for line in budget.list_budget_lines(check):
-        place = text.convert_span(line.place.document, line.place.span).end
+    for span, line in server.list_budget_lines(check, text):
+        place = span.end
         if params.range.start.line <= place.line <= params.range.end.line and line.command != "fit":
             hints.append(types.InlayHint(place, line.text, padding_left=True))
     return hints
@@ -196,7 +197,7 @@ def _list_symbols(server: Server, params: types.DocumentSymbolParams) -> list[ty
 async def _show_report(server: Server, uri: str) -> None:
     """Write the HTML report of a document into the server's temporary folder, and ask the client to show it."""
     document = server.find_document(uri)
-    if document is None:
+    if document is None or server.session.is_broken(document[0]):
         server.say("this file is not checked; see its problems")
         return
     from cfglint_train.reports import html
@@ -216,7 +217,7 @@ async def _show_report(server: Server, uri: str) -> None:
 async def _fit(server: Server, uri: str) -> None:
     """Make the smallest change with which a document's runs fit."""
     document = server.find_document(uri)
-    if document is None:
+    if document is None or server.session.is_broken(document[0]):
         server.say("this file is not checked; see its problems")
         return
     result = server.session.call(api.fit, document[0], change=True)

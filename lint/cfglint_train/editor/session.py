@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train import api
-from cfglint_train.documents.document import Document, Entry, Node, Route, Scalar, Sequence, Span
+from cfglint_train.documents.document import Document, DocumentError, Entry, Node, Route, Scalar, Sequence, Span
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.python.notebook import NotebookDocument
 from cfglint_train.editor.mending import MARKER, blank_broken_lines
@@ -156,6 +156,18 @@ class Session:
                 if former is None or len(finding.related) > len(former[1].related):
                     listed[identity] = check, finding
         return list(listed.values())
+
+    def is_broken(self, path: str) -> bool:
+        """Return whether the text of an open document does not parse."""
+        check = self.check(path)
+        syntax = detect_syntax(path, check.text)
+        if path in check.documents or syntax in (None, "recipes"):
+            return False
+        try:
+            files.parse(path, check.text.encode("utf-8", "surrogatepass"), syntax)
+        except DocumentError:
+            return True
+        return False
 
     def check_mended(self, path: str) -> Check:
         """Return the check of an open document; if its text does not parse, without the lines that break it.
