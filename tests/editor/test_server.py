@@ -910,6 +910,26 @@ def test_a_fact_has_the_line_ends_of_the_file(tmp_path: Path) -> None:
     run(steps, tmp_path)
 
 
+def test_a_byte_order_mark_in_the_text_stays_and_moves_nothing(tmp_path: Path) -> None:
+    """VS Code, Neovim and Emacs keep the mark out of the text; a client that sends it gets it back."""
+    text = "\ufeffmicro_batch_sizes: 4\n" + SFT.replace("micro_batch_size: 4\n", "")
+
+    async def steps(editor: Editor) -> None:
+        document = editor.open(tmp_path / "sft.yaml", text)
+        (finding,) = [one for one in await editor.wait(document) if one.code == "KEY001"]
+        assert (finding.range.start.character, finding.range.end.character) == (1, 18)
+        actions = await editor.list_actions(document)
+        for title, action in actions.items():
+            changed = editor.edit(action.edit)[document.uri]
+            assert changed.startswith("\ufeff"), title
+            assert changed.count("\ufeff") == 1, title
+            assert "\nmicro_batch_size" in f"\n{changed[1:]}", title
+        assert any(title.startswith("Fix: ") for title in actions)
+        assert any(title.startswith("Fix all") for title in actions)
+
+    run(steps, tmp_path)
+
+
 def test_hover_says_each_kind_and_each_peak_once(tmp_path: Path) -> None:
     """Kinds of value have no doubles, and a list is not confused with its items; a key of two fields has one peak."""
     text = SFT + "lora_target_modules: [q_proj]\nadapter: lora\nlora_r: 8\nbf16: true\n"

@@ -104,8 +104,12 @@ def _identify(finding: Finding) -> tuple[str, int, int]:
 
 
 def build_file_edits(server: Server, sources: Mapping[str, bytes]) -> dict[str, list[types.TextEdit]]:
-    """Return the edits that give files their new contents, by path."""
-    return {path: convert.build_edits(server.get(path), source.decode("utf-8-sig")) for path, source in sources.items()}
+    """Return the edits that give files their new contents, by path; a byte-order mark that a client sent stays."""
+    edits = {}
+    for path, source in sources.items():
+        before = server.get(path)
+        edits[path] = convert.build_edits(before, before.text[: before.start] + source.decode("utf-8-sig"))
+    return edits
 
 
 def _wants(only: object, kind: str) -> bool:
@@ -180,7 +184,7 @@ def _state_facts(
         for stated in _list_values(fact, value):
             ending = "\r\n" if "\r\n" in text.text else "\n"
             comment = f"# cfglint: {stated}{ending}"
-            start = text.text.index("\n") + 1 if text.text.startswith("#!") and "\n" in text.text else 0
+            start = text.text.index("\n") + 1 if text.text.startswith("#!") and "\n" in text.text else text.start
             top = text.find_position(start)
             edit = types.TextEdit(types.Range(top, top), comment)
             yield types.CodeAction(

@@ -25,6 +25,7 @@ from cfglint_train.records import Failure, Finding
 from cfglint_train.reports.style import Style
 
 SOURCE: Final = "cfglint"
+BYTE_ORDER_MARK: Final = "\ufeff"
 _SEVERITIES: Final = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
@@ -64,10 +65,15 @@ class Text:
         self.text = text
         self._codec = codec
 
+    @property
+    def start(self) -> int:
+        """Offset of the first character that is no byte-order mark, which most clients keep out of the text."""
+        return int(self.text.startswith(BYTE_ORDER_MARK))
+
     @cached_property
     def _starts(self) -> list[int]:
         """Offset of every line as the records count them: a newline ends a line."""
-        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+        return [self.start, *(match.end() for match in re.finditer("\n", self.text))]
 
     @cached_property
     def lines(self) -> list[str]:
