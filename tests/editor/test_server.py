@@ -796,6 +796,14 @@ def test_keys_with_dots_and_keys_of_classes(tmp_path: Path) -> None:
         editor.change(document, VERL.replace("trainer.save_", "actor_rol"))
         offered = await editor.complete(document, editor.locate(document, "grpo actor_rol", len("grpo actor_rol")))
         assert "actor_rollout_ref" in offered
+        for word in (
+            '"+actor_rollout_ref.actor.cli" x',
+            '"actor_rollout_ref.actor.cli',
+            "'actor_rollout_ref.actor.cli=2'",
+        ):
+            editor.change(document, VERL.replace("trainer.save_", word))
+            offered = await editor.complete(document, editor.locate(document, ".actor.cli", len(".actor.cli")))
+            assert offered["clip_ratio"] == "clip_ratio", word
         document = editor.open(program)
         await editor.wait(document)
         hover = str(await editor.hover(document, "rank_microbatch_size"))

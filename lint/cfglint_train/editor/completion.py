@@ -61,7 +61,7 @@ def complete(session: Session, path: str, offset: int) -> Completions | None:
         if setting is None or not setting.route:
             continue
         if kind == "key" and MARKER in str(setting.route[-1]):
-            start += replacement.index(MARKER) if replacement.endswith(f"{MARKER}=0") else 0
+            start += replacement.index(MARKER) if replacement.rstrip("'\"").endswith(f"{MARKER}=0") else 0
             return Completions(start, end, tuple(_list_keys(setting, quoted, text[end : end + 2])))
         if kind == "value" and MARKER not in str(setting.route[-1]):
             return Completions(start, end, tuple(_list_values(setting, quoted)))
@@ -97,8 +97,11 @@ def _list_probes(
             yield f'"{MARKER}": 0', "key"
             yield f'"{MARKER}": 0,', "key"
         return
-    if word and (not head or head[-1] in " \t+") and syntax not in ("yaml", "python"):
-        yield f"{word[: word.rfind('.') + 1]}{MARKER}=0", "key"  # an option of Hydra, whose section stays
+    if word and (not head or head[-1] in " \t+('\"") and syntax not in ("yaml", "python"):
+        option = f"{word[: word.rfind('.') + 1]}{MARKER}=0"  # an option of Hydra, whose section stays
+        yield option, "key"
+        if quoted:
+            yield f"{option}{head[-1]}", "key"  # the quote is still open
     if syntax == "python" and "=" not in re.split(r"[(,]", head)[-1]:
         yield f"{MARKER}=0", "key"
         yield f"{MARKER}=0,", "key"
