@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from cfglint_train.memory import estimate as estimates
 from cfglint_train.memory import setup_builder
 from cfglint_train.memory.estimate import estimate, estimate_checkpoint
 from cfglint_train.plan.names import Field
@@ -64,4 +65,8 @@ def test_other_batches_do_not_change_an_estimate() -> None:
                 "sequence.length": draw.choice((512, 640, 4096)),
             }
             estimate(plan.replace(other), architecture, hardware)
+        estimates._estimate_once.cache_clear()
+        estimates._estimate_group_once.cache_clear()
         assert estimate(plan, architecture, hardware) == first
+        overrides: dict[Field, Any] = {"model.overrides": (("rope_scaling", {"type": "linear"}),)}
+        assert estimate(plan.replace(overrides), architecture, hardware).fields == first.fields

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 _PLACEHOLDER_MODEL: Final = Architecture("", "llama", 1, 1, 1, 1, 1, 1, 1, False, 1, 1, 1, 1)
 
 
-@lru_cache(maxsize=256)
 def estimate(
     plan: Plan,
     architecture: Architecture | None,
@@ -86,11 +85,21 @@ def estimate(
 ) -> Estimate:
     """Estimate the peak of every phase that can be computed, and list the missing inputs of the others.
 
-    The last estimates are kept, because rules, searches and scenarios lead to equal plans.
-
     `architecture` and `hardware` are None if unknown. `unreadable`: fields whose value is undetermined; no default
     replaces them.
     """
+    compute = _estimate_once if _is_hashable(plan) else _estimate
+    return compute(plan, architecture, hardware, unreadable)
+
+
+def _is_hashable(plan: Plan) -> bool:
+    """Return whether a plan has no stated dimensions of its model, which may contain lists."""
+    return plan.model.overrides is None and plan.model.architecture is None
+
+
+def _estimate(
+    plan: Plan, architecture: Architecture | None, hardware: Hardware | None, unreadable: frozenset[Field]
+) -> Estimate:
     if architecture is None:
         missing = read_setup(plan, _PLACEHOLDER_MODEL, unreadable=unreadable)[1].missing
         return Estimate((), tuple(dict.fromkeys((MODEL, *missing))))
@@ -109,6 +118,10 @@ def estimate(
         role_phases = tuple(_estimate_groups(plan, architecture, hardware, unreadable))
         result = result._replace(phases=(*result.phases, *role_phases))
     return result
+
+
+_estimate_once: Final = lru_cache(maxsize=256)(_estimate)
+"""`_estimate`, with the last results kept: rules, searches and scenarios lead to equal plans."""
 
 
 def estimate_checkpoint(
@@ -159,19 +172,16 @@ def _estimate_groups(
     from cfglint_train.memory.groups import generate_groups
 
     for role, role_plan, model in generate_groups(plan, architecture):
-        phase = _estimate_group(role_plan, model, hardware, unreadable, role.trained)
+        compute = _estimate_group_once if _is_hashable(role_plan) else _estimate_group
+        phase = compute(role_plan, model, hardware, unreadable, role.trained)
         if phase is not None:
             yield phase._replace(name=role.name)
 
 
-@lru_cache(maxsize=256)
 def _estimate_group(
     plan: Plan, model: Architecture, hardware: Hardware | None, unreadable: frozenset[Field], is_trained: bool
 ) -> Phase | None:
-    """Return the phase of a model with a plan of its own, or None if it cannot be estimated.
-
-    Most changes of a job leave its other models' plans as they are, so the last phases are kept.
-    """
+    """Return the phase of a model with a plan of its own, or None if it cannot be estimated."""
     setup_and_job, reader = read_setup_and_job(plan, model, unreadable=unreadable)
     if setup_and_job is None:
         return None
@@ -181,6 +191,10 @@ def _estimate_group(
     steps = _build_step_phases(PhaseBudget(setup, reader, build_uncertainty(job, hardware, None)))
     worst = max(steps, key=lambda phase: phase.gpu.expected if phase.gpu is not None else 0, default=None)
     return None if worst is None else Phase("", f"{worst.name}, {worst.event}", worst.gpu)
+
+
+_estimate_group_once: Final = lru_cache(maxsize=256)(_estimate_group)
+"""`_estimate_group`, with the last results kept: most changes of a job leave its other models' plans as they are."""
 
 
 SCORED: Final = "scored"
