@@ -475,6 +475,8 @@ LAUNCH = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwe
         ("a.yaml", SFT + "attn_implementation: ", {"flash_attention_2", "sdpa"}),
         ("run.sh", LAUNCH + "algorithm.adv_estimator=", {"gae", "grpo"}),
         ("run.sh", LAUNCH + "model_engine=", {"dp", "megatron"}),
+        ("run.sh", LAUNCH + "--config-name ppo_", {"ppo_trainer", "ppo_megatron_trainer"}),
+        ("run.sh", f"# cfglint: verl=0.5.0\n{LAUNCH}-cn=", {"ppo_trainer", "ppo_megatron_trainer"}),
         ("run.sh", LAUNCH + "actor_rollout_ref.rollout.name=", {"vllm", "sglang"}),
         ("run.sh", LAUNCH + "actor_rollout_ref.actor.strategy=", {"fsdp2", "megatron"}),
     ],

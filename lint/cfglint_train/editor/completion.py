@@ -20,6 +20,7 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.reports.key_description import describe_fields, describe_key, find_fields, format_kinds
 
 _WORD: Final = compile_on_use(r"[\w.\-]*")
+_OPTION: Final = compile_on_use(r"(?:^|\s)(-{1,2}[\w-]+)(?:=|\s+)[\"']?$")
 
 
 class Suggestion(Frozen):
@@ -65,7 +66,21 @@ def complete(session: Session, path: str, offset: int) -> Completions | None:
             return Completions(start, end, tuple(_list_keys(setting, quoted, text[end : end + 2])))
         if kind == "value" and MARKER not in str(setting.route[-1]):
             return Completions(start, end, tuple(_list_values(setting, quoted)))
-    return None
+    option = _OPTION.search(head) if syntax == "shell" else None
+    return None if option is None else _complete_option(session, path, start, end, option[1])
+
+
+def _complete_option(session: Session, path: str, start: int, end: int, option: str) -> Completions | None:
+    """Return the values of an option that is no setting, or None. A setting takes its place, to find its command."""
+    text = session.texts[path]
+    place = text.rindex(option, 0, start)
+    after = text[end:].removeprefix(text[start - 1]) if text[start - 1] in "'\"" else text[end:]
+    setting = session.find_gap(path, f"{text[:place]}{MARKER}=0{after}", place)
+    keys = None if setting is None else frameworks.get_keys(setting.config)
+    if setting is None or keys is None:
+        return None
+    names = keys.list_option_values(setting.config, option)
+    return Completions(start, end, tuple(Suggestion("value", name, name, "", "") for name in names))
 
 
 def find_word(text: str, offset: int) -> tuple[int, int]:

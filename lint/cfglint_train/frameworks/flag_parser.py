@@ -65,6 +65,10 @@ class FlagParser:
         """Return the leftovers of a command line: words that no flag accepts."""
         return ()
 
+    def list_option_values(self, config: Config, option: str) -> Iterable[str]:
+        """List the values of an option that is no setting and chooses among files of the framework."""
+        return ()
+
     def find_switch_values(self, config: Config) -> tuple[Word, ...]:
         """Return the leftovers that follow switches, which take no value; KEY004 reports these switches."""
         return ()

@@ -13,7 +13,7 @@ from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-_NAMES: Final = ("--config-name", "-cn")
+NAME_OPTIONS: Final = ("--config-name", "-cn")
 _FOLDERS: Final = ("--config-path", "-cp", "--config-dir", "-cd")
 _ENDINGS: Final = (".yaml", ".yml")
 
@@ -50,12 +50,12 @@ def find_composed_file(invocation: Invocation) -> ComposedFile | None:
 
 def find_config_name(invocation: Invocation) -> Word | None:
     """Return the name of the configuration that a command composes, as written, or None."""
-    return _find_value(invocation, _NAMES)
+    return _find_value(invocation, NAME_OPTIONS)
 
 
 def names_config(invocation: Invocation) -> bool:
     """Return whether a command states the name or the folder of the configuration that it composes."""
-    return _find_value(invocation, _NAMES) is not None or has_config_folder(invocation)
+    return _find_value(invocation, NAME_OPTIONS) is not None or has_config_folder(invocation)
 
 
 def has_config_folder(invocation: Invocation) -> bool:

@@ -8,6 +8,7 @@ from operator import eq
 
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_train.documents.document import MISSING, Delete, Document, Rename, Route, Unknown
+from cfglint_train.documents.shell.composed import NAME_OPTIONS
 from cfglint_train.documents.shell.script import Argument, Invocation, locate_prefix
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Any
@@ -43,6 +44,7 @@ from cfglint_train.frameworks.verl.settings import (
     has_own_trainer,
     is_complete,
     is_in_tree,
+    is_sft,
     resolve_value,
 )
 from cfglint_train.frameworks.verl.words import (
@@ -184,6 +186,14 @@ class VerlKeys(Keys):
                 is_renamable = bool(option.suggestion) and script.get_text(span) == option.name
                 program, place = invocation.program, Place(script, span)
                 yield UnparsedOption(option.name, program, place, option.suggestion, is_renamable)
+
+    def list_option_values(self, config: Config, option: str) -> list[str]:
+        """List the files in `trainer/config` that verl's own program of reinforcement learning composes by name."""
+        vocabulary = get_vocabulary(config)
+        if option not in NAME_OPTIONS or not has_own_trainer(config) or is_sft(config):
+            return []
+        names = (name for name in vocabulary.entries if name.startswith("ppo_"))
+        return [name for name in names if vocabulary.has_entry(name, config.release)]
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether a blank word is an override for Hydra, which refuses it."""
