@@ -54,7 +54,8 @@ def main() -> int:
         assert setting is not None
         hover.describe_setting(setting)
 
-    print(f"hover                      {measure(point, max(arguments.runs, 2 * len(places))):6.1f} ms (bar: 10)")
+    if places:  # a script's words may set keys of another file
+        print(f"hover                      {measure(point, max(arguments.runs, 2 * len(places))):6.1f} ms (bar: 10)")
     cursor = len(text)
     session.put(path, f"{text}mic")
     completing = measure(lambda _: completion.complete(session, path, cursor + 3), arguments.runs)
