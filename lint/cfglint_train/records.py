@@ -399,6 +399,18 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting that differs between two runs of one framework, and that no changed field of the plan shows."""
+
+    framework: str
+    """The framework that reads the setting: that of the run, or that of its DeepSpeed or accelerate file."""
+    key: str
+    before: str | float | bool | None
+    """The value as written, or by default; None if the setting is unset and its default unknown."""
+    after: str | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseChange:
     """A package whose release differs between two runs; None means unknown."""
 
@@ -421,6 +433,8 @@ class RunChange:
     uncounted: tuple[str, ...]
     """Changed fields whose effect on the speed is unknown, and `releases` if these differ; empty without `slowdown`."""
     fields: tuple[FieldChange, ...]
+    settings: tuple[SettingChange, ...]
+    """Other settings that differ; empty if the runs are of two frameworks."""
     releases: tuple[ReleaseChange, ...]
     new_findings: tuple[Finding, ...]
     gone_findings: tuple[Finding, ...]

@@ -76,6 +76,15 @@ def _list_sections(vocabulary: Vocabulary, release: str, context: Context, confi
     ]
 
 
+def find_successor(config: Config, route: Route) -> Route | None:
+    """Return the route of a setting in the release of a config, also of a renamed one, or None if there is none."""
+    keys = get_keys(config)
+    if keys is None:
+        return None
+    fact = _find_successor(keys.vocabulary, route, config.release, _build_context(keys, config))
+    return None if fact is None else fact.route
+
+
 def _find_successor(vocabulary: Vocabulary, route: Route, release: str, context: Context) -> KeyFact | None:
     """Return the setting at a route in a release, under its new name if it was renamed."""
     fact = vocabulary.find_fact(route, release, context)

@@ -29,6 +29,7 @@ from cfglint_train.records import (
     ReleaseChange,
     RunChange,
     RunFacts,
+    SettingChange,
 )
 from cfglint_train.releases.changed_keys import list_changed_keys
 from cfglint_train.reports import json
@@ -37,6 +38,7 @@ from cfglint_train.reports.cost import build_cost, format_cost
 from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
 from cfglint_train.reports.markdown import escape_cell, render_message
 from cfglint_train.reports.origins import format_value
+from cfglint_train.reports.setting_changes import convert_value, list_setting_changes
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.reports.text import wrap_text
 from cfglint_train.runs.cost import compute_tokens_per_step
@@ -51,6 +53,10 @@ _HEADLINES: Final[frozenset[str]] = frozenset(("batch.global_", "sequence.length
 """Fields that have a line of their own in the text."""
 _MAX_KEYS: Final = 5
 """Maximum number of keys with a changed meaning, and of fields without a known effect, that the text names."""
+_MAX_SETTINGS: Final = 20
+"""Maximum number of other settings that the text and Markdown list for a run."""
+_MAX_WIDTH: Final = 60
+"""Maximum length of the value of such a setting."""
 _MAX_RUNS: Final = 50
 MAX_BYTES: Final = 100_000
 """Limits of Markdown: GitHub accepts 1 MiB of summary, of which the report of the findings takes at most 900,000."""
@@ -130,14 +136,15 @@ def _compare_runs(before: Run | None, after: Run | None, old: Result, new: Resul
     if before is None or after is None:
         kind: Literal["new", "removed"] = "new" if before is None else "removed"
         return RunChange(
-            kind, old_facts, new_facts, None, (), (), (), _build_findings(added, new), _build_findings(gone, old)
+            kind, old_facts, new_facts, None, (), (), (), (), _build_findings(added, new), _build_findings(gone, old)
         )
     fields = tuple(_compare_fields(before, after, redact))
+    settings = tuple(list_setting_changes(before, after, fields, redact))
     releases = tuple(_compare_releases(before, after))
     findings = _build_findings(_subtract(added, gone), new), _build_findings(_subtract(gone, added), old)
     speed = compare_speed(before, after) if fields else None
     slowdown, uncounted = (None, ()) if speed is None else (speed.slowdown, speed.uncounted)
-    change = RunChange("changed", old_facts, new_facts, slowdown, uncounted, fields, releases, *findings)
+    change = RunChange("changed", old_facts, new_facts, slowdown, uncounted, fields, settings, releases, *findings)
     return replace(change, kind="same") if _is_same(change) else change
 
 
@@ -148,9 +155,9 @@ def _is_same(change: RunChange) -> bool:
     assert after is not None
     if before.framework != after.framework:
         return all(item.before is None or item.after is None for item in change.fields)
-    has_changed = change.fields or change.releases or change.new_findings or change.gone_findings
+    parts = (change.fields, change.settings, change.releases, change.new_findings, change.gone_findings)
     old, new = (replace(facts, path="", not_checked=None) for facts in (before, after))
-    return not has_changed and old == new
+    return not any(parts) and old == new
 
 
 def _build_findings(findings: Iterable[Finding], result: Result) -> tuple[records.Finding, ...]:
@@ -200,12 +207,12 @@ def _compare_fields(before: Run, after: Run, redact: Redact) -> Iterator[FieldCh
     for field in FIELDS:
         old, new = before.plan.get(field), after.plan.get(field)
         if field.startswith("method.lora_") and not (before.plan.trains_adapter and after.plan.trains_adapter):
-            if not (after.plan.trains_adapter and _is_on(_convert_value(new, redact))):
+            if not (after.plan.trains_adapter and _is_on(convert_value(new, redact))):
                 continue
             old = None
         if field not in ignored and not is_equal(old, new):
             for name, earlier, later in _split_entries(field, old, new):
-                yield FieldChange(name, _convert_value(earlier, redact), _convert_value(later, redact))
+                yield FieldChange(name, convert_value(earlier, redact), convert_value(later, redact))
     for fact, attribute in (("gpu", "gpu"), ("host-memory", "host_bytes"), ("disk", "disk_bytes")):
         old, new = getattr(before.hardware, attribute), getattr(after.hardware, attribute)
         if old != new:
@@ -228,10 +235,6 @@ def _is_mapping(value: Any) -> bool:
     pairs = value if isinstance(value, tuple) else ()
     is_pair = (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) for item in pairs)
     return bool(pairs) and all(is_pair)
-
-
-def _convert_value(value: Any, redact: Redact) -> str | float | bool | None:
-    return value if isinstance(value, (bool, int, float, type(None))) else escape_data(redact(format_value(value)))
 
 
 def _compare_releases(before: Run, after: Run) -> Iterator[ReleaseChange]:
@@ -310,17 +313,27 @@ def describe_comparison(comparison: Comparison) -> str:
     if not total:
         return "no training run on either side"
     if kinds["same"]:
-        return "the same run: no field of the plan differs"
+        is_port = len({facts.framework for facts in _list_sides(comparison.runs[0])}) == 2
+        return f"the same run: no {'field of the plan' if is_port else 'setting'} differs"
     if total == kinds["changed"] == 1 and _has_two_files(comparison.runs[0]):
-        fields = _split_fields(comparison.runs[0], frozenset())[0]
-        if not fields:
-            return "the same plan, but other releases, sizes or findings"
-        return f"not the same run: {format_count(len(fields), 'field')} of the plan differ{'s' * (len(fields) == 1)}"
+        return _describe_pair(comparison.runs[0])
     if not comparison.runs:
         return f"no change in {format_count(total, 'run')}"
     parts = [f"{kinds[kind]} {kind}" for kind in ("changed", "new", "removed") if kinds[kind]]
     parts += [f"{comparison.unchanged} unchanged"] if comparison.unchanged else []
     return f"{format_count(total, 'run')}: {', '.join(parts)}"
+
+
+def _describe_pair(change: RunChange) -> str:
+    """Return the numbers of fields and of other settings that differ between two files, in a sentence."""
+    fields, settings = len(_split_fields(change, frozenset())[0]), len(change.settings)
+    verb = "differs" if fields + settings == 1 else "differ"
+    if fields:
+        others = f" and {format_count(settings, 'other setting')}" if settings else ""
+        return f"not the same run: {format_count(fields, 'field')} of the plan{others} {verb}"
+    if settings:
+        return f"the same plan, but {format_count(settings, 'other setting')} {verb}"
+    return "the same plan, but other releases, sizes or findings"
 
 
 def _list_sides(change: RunChange) -> list[RunFacts]:
@@ -344,9 +357,32 @@ def _render_run(change: RunChange, style: Style) -> Iterator[str]:
         yield from wrap_text(f"  {label}: ", escape_text(reason), style, 6)
     for label, names in one_sided:
         yield from wrap_text(f"  {label}: ", escape_text(", ".join(names)), style, 6)
+    for line in _list_setting_lines(change):
+        yield from wrap_text("  ", escape_text(line), style, 6)
     for label, finding in _list_finding_changes(change):
         head = f"  {label} {finding.severity} {finding.code}: "
         yield from wrap_text(head, escape_text(finding.message), style, 6)
+
+
+def _list_setting_lines(change: RunChange) -> Iterator[str]:
+    """Yield each other setting with both values, and the number of those that are left out."""
+    own_names = {facts.framework for facts in _list_sides(change)}
+    for item in change.settings[:_MAX_SETTINGS]:
+        owner = "" if item.framework in own_names else f"{list_frameworks()[item.framework].title} "
+        yield f"{owner}setting {item.key}: {' -> '.join(_shorten_values(item))}"
+    rest = len(change.settings) - _MAX_SETTINGS
+    if rest > 0:
+        yield f"and {format_count(rest, 'more setting')}"
+
+
+def _shorten_values(item: SettingChange) -> Iterator[str]:
+    """Yield both values; of long texts, only the part in which they differ."""
+    texts = ["not set" if value is None else format_value(value) for value in (item.before, item.after)]
+    common = next((index for index, letters in enumerate(zip(*texts)) if len({*letters}) == 2), 0)
+    start = max(0, common - _MAX_WIDTH // 2) if max(map(len, texts)) > _MAX_WIDTH else 0
+    for text in texts:
+        shown = text[start : start + _MAX_WIDTH]
+        yield f"{'...' * (start > 0)}{shown}{'...' * (len(text) > start + _MAX_WIDTH)}"
 
 
 def _list_gaps(change: RunChange) -> Iterator[tuple[str, str]]:
@@ -539,6 +575,7 @@ def _render_cell(value: str) -> str:
 def _render_details(change: RunChange) -> Iterator[str]:
     fields, one_sided = _split_fields(change)
     lines = [f"{item.field.removesuffix('_')}: {_format_change(item)}" for item in fields]
+    lines += _list_setting_lines(change)
     lines += [f"{label}: {reason}" for label, reason in _list_gaps(change)]
     lines += [f"{label}: {', '.join(names)}" for label, names in one_sided]
     lines += [
