@@ -46,6 +46,11 @@ def list_names() -> list[str]:
     return list(_load_table())
 
 
+def list_spellings() -> list[str]:
+    """Return every name of a GPU that the table has, without vendor words and separators."""
+    return list(_load_names())
+
+
 def list_similar(name: str) -> list[str]:
     """Return the names of the GPUs with the marketed memory of a known GPU, itself included."""
     gpu = find_gpu(name)

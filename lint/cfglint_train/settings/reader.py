@@ -35,6 +35,11 @@ class SelectorSource(Frozen):
     """Path of the settings file."""
 
 
+def _format_number(value: float) -> str:
+    """Return a number as people write it, without an exponent; whole numbers have no decimals, as in JSON Schema."""
+    return str(int(value)) if value == value // 1 else f"{value:.9f}".rstrip("0")
+
+
 class Reader:
     """A reader of one settings file, whose errors name the file and the key. All methods may raise SettingsError."""
 
@@ -151,10 +156,11 @@ class Reader:
         facts = {}
         for name, value in hardware.items():
             key = f"{where}hardware.{name}"
-            kinds = (str, int, float) if name in cluster_facts.RATES else (str, int)
-            if isinstance(value, bool) or not isinstance(value, kinds):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            is_whole = is_number and value == value // 1
+            if not isinstance(value, str) and not is_whole and not (is_number and name in cluster_facts.RATES):
                 raise self.build_error(key, f"must be a number or a string, not {value!r}")
-            facts[name] = self.check_fact(key, name, str(value))
+            facts[name] = self.check_fact(key, name, _format_number(value) if is_number else value)
         for name, value in releases.items():
             key = f"{where}releases.{name}"
             if not isinstance(value, str):

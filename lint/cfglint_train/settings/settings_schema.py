@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.registry import list_frameworks, map_spellings
-from cfglint_train.hardware.gpus import list_names
+from cfglint_train.hardware.gpus import VENDOR_WORDS, list_names, list_spellings
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.settings.cluster_facts import COUNTS, HARDWARE_FACTS, RELEASE
 from cfglint_train.settings.house_rules import COMBINABLE, PRESENCE, SEVERITIES, VALUES
@@ -28,8 +28,15 @@ _STRING: Final[Json] = {"type": "string"}
 _TEXT: Final[Json] = {"type": "string", "pattern": r"\S"}
 _SIZE: Final[Json] = {
     "type": "string",
-    "pattern": r"^\s*(?=[0-9.]*[1-9])([0-9]+(\.[0-9]*)?|\.[0-9]+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)\s*$",
+    "pattern": r"^\s*(?=[0-9.]*[1-9])(?=[0-9.]{1,20}[^0-9.])([0-9]+(\.[0-9]*)?|\.[0-9]+)\s*"
+    r"([bB]|[kKmMgGtTpP]([iI]?[bB])?)\s*$",
 }
+_RATES: Final[Mapping[str, tuple[int, str]]] = {
+    "tokens-per-second": (12, ""),
+    "price-per-gpu-hour": (9, " ?([A-Za-z]{0,8}|[$€£¥])"),
+}
+"""Facts about speed and price -> the largest number of digits before the point, and the text after a number."""
+_SEPARATOR: Final = "[^0-9A-Za-z]"
 _SELECTORS: Final[Json] = {"type": "array", "items": {"$ref": "#/definitions/selector"}}
 _GLOBS: Final[Json] = {"type": "array", "items": _STRING}
 _SCALAR: Final[Json] = {"type": ["string", "number", "boolean"]}
@@ -42,7 +49,10 @@ _VALUES_OF_KIND: Final[dict[str, Json]] = {
     "address": {
         "anyOf": [
             {"const": ""},
-            {"type": "string", "allOf": [{"pattern": "^https?://"}, {"pattern": r"\{(code|name)\}"}]},
+            {
+                "type": "string",
+                "allOf": [{"pattern": r"^https?://[^\x00-\x1f\x7f]*$"}, {"pattern": r"\{(code|name)\}"}],
+            },
         ]
     },
 }
@@ -117,10 +127,50 @@ def _build_fact(name: str) -> Json:
         pattern = {"type": "string", "pattern": "^0*[1-9][0-9]{0,8}$"}
         return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 999_999_999}, pattern]}
     if name == "gpu":
-        return {"anyOf": [{"enum": list_names()}, _STRING, {"type": "integer", "minimum": 1}]}
+        return {
+            "anyOf": [
+                {"enum": [*list_names(), *map(int, filter(str.isdigit, list_spellings()))]},
+                _SIZE,
+                *_build_names(),
+            ]
+        }
     if name in ("gpu-memory", "host-memory", "disk"):
         return _SIZE
-    return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": "[1-9]"}]}
+    digits, rest = _RATES[name]
+    text = rf"^\s*(?=[0-9.]*[1-9])[0-9]{{1,{digits}}}(\.[0-9]{{1,9}})?{rest}\s*$"
+    number = {"type": "number", "minimum": 1e-9, "exclusiveMaximum": 10**digits}
+    return {"anyOf": [number, {"type": "string", "pattern": text}]}
+
+
+def _build_names() -> list[Json]:
+    """Return the schemas of the texts that name a GPU, in any case and with any separators.
+
+    Vendor words may stand before and after the name. A text with one inside is left to cfglint.
+    """
+    tree: dict[str, Any] = {}
+    for name in list_spellings():
+        node = tree
+        for letter in name:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    words = "|".join(map(_ignore_case, VENDOR_WORDS))
+    around = f"({words}|{_SEPARATOR})*"
+    return [
+        {"type": "string", "pattern": f"^{around}{_format_tree(tree)}{around}$"},
+        {"type": "string", "pattern": f"^{around}(?!{words})[0-9A-Za-z].*({words}).*[0-9A-Za-z]"},
+    ]
+
+
+def _format_tree(tree: Mapping[str, Any]) -> str:
+    """Return a regular expression of the names that a tree of letters has, with separators between the letters."""
+    parts = [
+        _ignore_case(letter) + (f"{_SEPARATOR}*" + _format_tree(inner) if inner != {"": {}} else "")
+        for letter, inner in tree.items()
+        if letter
+    ]
+    if len(parts) == 1 and "" not in tree:
+        return parts[0]
+    return f"({'|'.join(parts)}){'?' * ('' in tree)}"
 
 
 def _build_override() -> Json:
