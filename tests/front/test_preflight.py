@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -121,6 +122,15 @@ def test_the_report_ends_with_a_command_that_fixes_the_files(here):
     assert arguments == ["--fix", "--nodes", "4", "--gpus-per-node", "4", "bad.yaml"]
     run_cfglint(*arguments, cwd=here)
     assert "cutoff_len" in (here / "bad.yaml").read_text()
+
+
+def test_that_command_repeats_the_facts_of_the_command_line(here):
+    (here / "job.slurm").write_text(JOB.replace("sft.yaml", "bad.yaml"))
+    stated = ["--nodes", "2", "--gpu", "H100", "--release", "torch=2.6", "--set", "run_name=a b", "--select", "KEY001"]
+    err = run_cfglint("preflight", "--dry-run", *stated, "--", "sbatch", "job.slurm", cwd=here).err
+    (words,) = [line.partition(" fixable with cfglint ")[2] for line in err.splitlines() if "fixable with" in line]
+    arguments = shlex.split(words.removesuffix("."))
+    assert arguments == ["--fix", *stated[:-2], "--select", "KEY001", "--gpus-per-node", "4", "bad.yaml"]
 
 
 @pytest.mark.parametrize("code", [0, 7, 255])

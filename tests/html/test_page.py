@@ -159,7 +159,8 @@ def check_page(path: Path, *flags: str) -> None:
     page = run_cfglint("estimate", "--format", "html", *flags, name, cwd=folder).out
     assert len(page.encode()) <= MAX_SIZE
     commands = re.findall(r"Other values: <code class=\"copy\">(.*?)</code>", page)
-    words = shlex.split(entities.unescape(commands[0]))[3:] if commands else []
+    words = shlex.split(entities.unescape(commands[0])) if commands else []
+    words = words[words.index("--what-if") :] if words else []
     outcome = run_cfglint("estimate", "--format", "json", *flags, name, *words, cwd=folder)
     estimate = json.loads(outcome.out)
     fit = json.loads(run_cfglint("fit", "--format", "json", *flags, name, cwd=folder).out or "{}")
@@ -240,6 +241,40 @@ def test_a_change_for_the_host_states_the_host_memory_that_it_leaves():
     assert "As it is, the GPU memory is enough on <b>A100-80GB, " in page
     assert "the host memory is too small on each." in page
     assert page.index("Host and disk") < page.index("What each change would do")
+
+
+def list_commands(page: str) -> list[list[str]]:
+    """Return the words of the commands of cfglint that a page shows for copying."""
+    texts = map(entities.unescape, re.findall(r'<code class="copy">(cfglint .*?)</code>', page))
+    return [shlex.split(text) for text in texts]
+
+
+@pytest.mark.parametrize("command", [("estimate", "--format", "html"), ("--output-format", "html")])
+def test_the_commands_of_a_page_answer_its_question(tmp_path, command):
+    """The command that writes the change proposes that of the page, for the facts of the command line."""
+    name = "a run.yaml"
+    (tmp_path / name).write_text(AXOLOTL.replace("micro_batch_size: 2", "micro_batch_size: 8"))
+    flags = ("--gpu", "RTX4090", "--nodes", "1", "--gpus-per-node", "4", "--disk", "40TB", "--release", "torch=2.8")
+    flags += ("--set", "sequence_len=8192", "--isolated")
+    page = run_cfglint(*command, *flags, name, cwd=tmp_path).out
+    commands = {words[1:3] == ["fit", "--write"]: words for words in list_commands(page)}
+    proposed = re.search(r'<pre class="copy"><code>(.*?)</code></pre>', page, re.DOTALL)
+    assert proposed is not None
+    outcome = run_cfglint("fit", "--format", "json", *commands[True][3:], cwd=tmp_path)
+    (fit,) = json.loads(outcome.out)["runs"]
+    assert fit["solution"]["settings"] == entities.unescape(proposed[1]).split("\n")
+    estimate = json.loads(run_cfglint(*commands[False][1:], "--format", "json", cwd=tmp_path).out)
+    assert estimate["runs"][0]["gpu"] == "RTX 4090"
+    assert estimate["runs"][0]["gpus_per_node"] == 4
+
+
+def test_a_run_without_a_file_has_commands_without_one(tmp_path):
+    flags = ("--model", "Qwen/Qwen3-8B", "--method", "full", "--no-checkpointing", "--gpu", "H100", "--length", "8192")
+    page = run_cfglint("estimate", "--format", "html", *flags, cwd=tmp_path).out
+    (words,) = list_commands(page)
+    repeated = run_cfglint(*words[1:], "--format", "json", cwd=tmp_path)
+    assert json.loads(repeated.out)["runs"][0]["worst"] is not None
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_timeline_adds_up():

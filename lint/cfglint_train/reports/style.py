@@ -22,6 +22,10 @@ class Style(Frozen):
     """True if only findings and errors are shown, without a summary."""
     fix_command: str = "--fix"
     """Words that apply the fixes."""
+    flags: tuple[str, ...] = ()
+    """Flags of the command line that decide what is checked; commands in a report repeat them."""
+    subject: tuple[str, ...] | None = None
+    """Words by which commands in a report name the run if no file holds it; None if they name the file."""
 
     def get_page_lines(self, code: str, name: str) -> tuple[str, ...]:
         """Return the URL of a rule's page as a tuple of one line, or an empty tuple if it is not configured."""

@@ -12,7 +12,6 @@ from cfglint_train.front.commands.output import (
     write_report,
 )
 from cfglint_train.front.commands.parser import (
-    QUESTION_FLAGS,
     Parser,
     add_cluster,
     add_model,
@@ -20,6 +19,7 @@ from cfglint_train.front.commands.parser import (
     add_question,
     add_settings,
 )
+from cfglint_train.front.commands.repeated import QUESTION_FLAGS
 
 _ABOUT = """\
 Estimate the memory of a run, phase by phase.

@@ -72,9 +72,11 @@ def choose_style(options: Any) -> Style:
     if options.output_format == "html":
         from cfglint_train import api
         from cfglint_train.front.commands.options import build_options
+        from cfglint_train.front.commands.repeated import spell_facts, spell_subject
         from cfglint_train.reports.addresses import choose_rule_pages
 
-        return Style(pages=choose_rule_pages(api.settings(build_options(options)).rule_url))
+        pages = choose_rule_pages(api.settings(build_options(options)).rule_url)
+        return Style(pages=pages, flags=spell_facts(options), subject=spell_subject(options))
     if options.output_file is not None:
         return Style(options.color == "always")
     from cfglint_train.front.terminal import detect_columns, detect_style

@@ -73,9 +73,12 @@ def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
         style = Style(options.color == "always", quiet=options.quiet)
     else:
         style = terminal.detect_style(stream, options.color)._replace(quiet=options.quiet)
+    from cfglint_train.front.commands.repeated import spell_facts, spell_subject
     from cfglint_train.reports import addresses
 
-    return style._replace(pages=addresses.choose_rule_pages(settings.rule_url))
+    return style._replace(
+        pages=addresses.choose_rule_pages(settings.rule_url), flags=spell_facts(options), subject=spell_subject(options)
+    )
 
 
 def format_troubles(result: Result) -> Iterator[str]:

@@ -197,13 +197,6 @@ def add_question(parser: ArgumentParser) -> None:
     question.add_argument("--write", metavar="FRAMEWORK[=FILE]", help="save a minimal configuration for that framework")
 
 
-QUESTION_FLAGS: Final = (
-    "method", "length", "micro", "accumulation", "rank", "optimizer", "precision", "no_checkpointing", "zero", "fsdp",
-    "framework", "write",
-)  # fmt: skip
-"""Flags that require `--model`, as argparse spells them."""
-
-
 def parse_count(text: str) -> int:
     """Parse a positive integer."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:

@@ -57,7 +57,9 @@ def preflight(argv: list[str]) -> int:
         from cfglint_train.reports import text
         from cfglint_train.reports.folding import fold_places
 
-        style = build_style(options, settings, sys.stderr)._replace(fix_command=_format_fix_command(result, script))
+        style = build_style(options, settings, sys.stderr)._replace(
+            fix_command=_format_fix_command(result, script, options)
+        )
         print_lines(text.full(fold_places(result), style), sys.stderr)
     verdict: Verdict = "refused" if grounds else "checked" if options.dry_run else "started"
     if grounds and options.force and not options.dry_run:
@@ -209,18 +211,23 @@ def _is_certain_error(finding: Finding) -> bool:
     return finding.severity == "error" and finding.certainty in ("stated", "followed")
 
 
-def _format_fix_command(result: Result, script: str) -> str:
-    """Return the command that fixes the files of a launch on its cluster, or words for fixes of the command itself."""
+def _format_fix_command(result: Result, script: str, options: Any) -> str:
+    """Return the command that fixes the files of a launch on its cluster, or words for fixes of the command itself.
+
+    It states the facts that this command states, and the nodes and GPUs of the launch.
+    """
     import shlex
+
+    from cfglint_train.front.commands.repeated import spell_facts, spell_flags
 
     fixes = [(finding.path, finding.fix) for finding in result.findings]
     paths = sorted({path for path, fix in fixes if fix is not None and fix.edits and path != script})
     if not paths:
         return "other options of the command"
-    words = ["cfglint", "--fix"]
+    words = ["cfglint", "--fix", *spell_facts(options), *spell_flags(options, ("select", "ignore"))]
     clusters = {run.cluster for run in result.runs}
     for flag, count in zip(("--nodes", "--gpus-per-node"), clusters.pop() if len(clusters) == 1 else ()):
-        words += [] if count is None else [flag, str(count)]
+        words += [] if count is None or flag in words else [flag, str(count)]
     return sanitize(shlex.join([*words, *paths]))
 
 

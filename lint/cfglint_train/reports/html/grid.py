@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from shlex import quote
 
 from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.records import RunEstimate
 from cfglint_train.reports.answer import RESOURCE_NAMES
+from cfglint_train.reports.commands import spell_command
 from cfglint_train.reports.html.markup import escape_html, format_value, render_badge
+from cfglint_train.reports.style import Style
 from cfglint_train.whatif.grid import EVALUATION, Axis, Cell, find_idle_axes
 
 _MARKS: Final[dict[str | None, str]] = {
@@ -23,7 +24,9 @@ _MARKS: Final[dict[str | None, str]] = {
 _NAMES: Final = {"gpu": "GPU", "micro_batch": "micro batch", "sequence": "sequence length"}
 
 
-def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstimate, subject: str) -> Iterator[str]:
+def render_grid(
+    axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstimate, subject: str, style: Style
+) -> Iterator[str]:
     """Render the tables; a cell has the peak in GiB and a mark for its verdict, and the run's own is framed."""
     outer, rows, columns = axes[:-2], axes[-2] if len(axes) > 1 else None, axes[-1]
     stated = {setting.name: setting.value for setting in estimate.settings}
@@ -39,7 +42,7 @@ def render_grid(axes: Sequence[Axis], cells: Sequence[Cell], estimate: RunEstima
     for label, group in groupby(cells, key=lambda cell: ", ".join(_format_axes(outer, cell))):
         yield _render_table(label, list(group), rows, columns, stated, estimate, subject)
     yield "</div>"
-    command = escape_html(_spell_command(axes, estimate.path))
+    command = escape_html(_spell_command(axes, estimate.path, style))
     yield f'<p class="note">Other values: <code class="copy">{command}</code></p>'
     for name in find_idle_axes(cells, axes):
         yield f'<p class="note"><code>{escape_html(_NAMES.get(name, name))}</code> has no effect on this estimate.</p>'
@@ -60,12 +63,12 @@ def _describe_gpus(cells: Sequence[Cell], estimate: RunEstimate) -> Iterator[str
         yield f"<p>{subject} <b>{fitting or 'none of these GPUs'}</b>{beside}{other}.</p>"
 
 
-def _spell_command(axes: Sequence[Axis], path: str) -> str:
+def _spell_command(axes: Sequence[Axis], path: str, style: Style) -> str:
     """Return the command that estimates the cells, which also reports them as JSON."""
     words = (
         f"{axis.name}={','.join(_spell_value(value) for value in axis.values if value is not None)}" for axis in axes
     )
-    return f"cfglint estimate {quote(path)} --what-if {' '.join(map(quote, words))}"
+    return spell_command("estimate", path, style, "--what-if", *words)
 
 
 def _spell_value(value: Any) -> str:

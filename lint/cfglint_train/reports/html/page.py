@@ -67,7 +67,7 @@ def render_page(result: Result | None, records: Sequence[PageRun], style: Style,
         if number == 1 and leading is not None:  # they leave room for the worst run
             listed = list(findings.render_section(leading, style, max(rest, 0) + least))
             rest -= measure_size(listed) - least
-        section = list(_render_section(record, f"run-{number}", is_alone))
+        section = list(_render_section(record, f"run-{number}", is_alone, style))
         size = measure_size(section) + _LINK
         if not is_alone and size > rest:
             break
@@ -231,17 +231,17 @@ def _name_verdict(estimate: RunEstimate) -> str:
     return "not estimated" if estimate.worst is None else estimate.worst.verdict
 
 
-def _render_section(run: PageRun, name: str, is_alone: bool) -> Iterator[str]:
+def _render_section(run: PageRun, name: str, is_alone: bool, style: Style) -> Iterator[str]:
     """Render a run; several runs are folded below their headlines."""
     if is_alone:
         yield f'<section id="{name}">'
-        yield from render_run(run, name, 2, is_full=True)
+        yield from render_run(run, name, 2, style, is_full=True)
         yield "</section>"
         return
     estimate = run.estimate
     badge = "" if estimate.worst is None else render_badge(estimate.worst.verdict)
     yield f'<section class="run" id="{name}">'
     headline = f'<p class="verdict">{render_message(describe_run(estimate))}</p>'
-    body = "\n".join((headline, *render_run(run, name, 3, is_full=False)))
+    body = "\n".join((headline, *render_run(run, name, 3, style, is_full=False)))
     yield render_details(f"<h2>{escape_html(estimate.path)}</h2> {badge}", body)
     yield "</section>"

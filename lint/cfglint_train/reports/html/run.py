@@ -14,6 +14,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import VERDICTS, Phase, Resource, Verdict
 from cfglint_train.records import Room, RunEstimate, RunFit, Rung, Solution
 from cfglint_train.reports.answer import RESOURCE_NAMES
+from cfglint_train.reports.commands import spell_command
 from cfglint_train.reports.estimate import MEANT, build_estimate
 from cfglint_train.reports.fit import build_fit, describe_applicability, describe_margins
 from cfglint_train.reports.html.grid import render_grid
@@ -28,6 +29,7 @@ from cfglint_train.reports.html.markup import (
     render_table,
 )
 from cfglint_train.reports.html.timeline import render_timeline
+from cfglint_train.reports.style import Style
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis, Cell, choose_axes, generate_cells
 from cfglint_train.whatif.plan_file import StatedPlan
@@ -136,7 +138,7 @@ def describe_run(estimate: RunEstimate) -> str:
     return f"Not estimated{'' if estimate.not_checked is None else f': {estimate.not_checked.message}'}"
 
 
-def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[str]:
+def render_run(run: PageRun, name: str, level: int, style: Style, is_full: bool) -> Iterator[str]:
     """Render the parts of a run below its headline; `level` is that of the headings.
 
     The host and the disk come first if they decide the verdict. Unless `is_full`, the folded numbers are left out, and
@@ -149,7 +151,7 @@ def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[s
         advice = render_message(estimate.not_checked.help or estimate.not_checked.message)
         yield f'<section class="change"><{heading}>To get an estimate</{heading}><p>{advice}</p></section>'
     yield from _render_meant(run.written)
-    yield from _render_change(run, heading)
+    yield from _render_change(run, heading, style)
     capacity = next((phase.gpu.capacity for phase in estimate.phases if phase.gpu is not None), None)
     after = run.fit.solution.timeline if run.fit is not None and run.fit.solution is not None else ()
     after = () if after == estimate.timeline else after
@@ -170,7 +172,7 @@ def render_run(run: PageRun, name: str, level: int, is_full: bool) -> Iterator[s
         yield "</section>"
     if run.cells:
         yield f"<section><{heading}>On which GPU it fits</{heading}>"
-        yield from render_grid(run.axes, run.cells, estimate, subject)
+        yield from render_grid(run.axes, run.cells, estimate, subject, style)
         yield "</section>"
     yield from _render_grounds(estimate, heading, name)
 
@@ -198,7 +200,7 @@ def _render_meant(written: RunEstimate) -> Iterator[str]:
         )
 
 
-def _render_change(run: PageRun, heading: str) -> Iterator[str]:
+def _render_change(run: PageRun, heading: str, style: Style) -> Iterator[str]:
     """Render the best change, or the reason why there is none. Misspelled keys are corrected before all else."""
     worst, fit = run.estimate.worst, run.fit
     if worst is None or fit is None:
@@ -224,17 +226,20 @@ def _render_change(run: PageRun, heading: str) -> Iterator[str]:
     if run.need:
         yield f"<p>No change to these files makes it fit: {render_message(run.need)}.</p>"
     elif solution is not None and solution.files:
-        yield f'<p>Write it: <code class="copy">cfglint fit --write {escape_html(run.estimate.path)}</code></p>'
+        if style.subject is None:
+            yield f"<p>Write it: {_render_command('fit --write', run, style)}</p>"
     elif not settings:
         yield f"<p>None is needed{_describe_tight(worst)}.</p>"
-        if any(rung.safe and rung.verdict == "fits" != worst.verdict for rung in fit.rungs):
-            yield (
-                '<p>A slower change makes it fit: <code class="copy">cfglint fit --goal throughput '
-                f"{escape_html(run.estimate.path)}</code></p>"
-            )
+        is_slower = any(rung.safe and rung.verdict == "fits" != worst.verdict for rung in fit.rungs)
+        if is_slower and style.subject is None:
+            yield f"<p>A slower change makes it fit: {_render_command('fit --goal throughput', run, style)}</p>"
     if fit.offload is not None:
         yield f"<p>{render_message(fit.offload)}</p>"
     yield "</section>"
+
+
+def _render_command(command: str, run: PageRun, style: Style) -> str:
+    return f'<code class="copy">{escape_html(spell_command(command, run.estimate.path, style))}</code>'
 
 
 def _describe_tight(worst: Room) -> str:
