@@ -35,6 +35,15 @@ MOVED = (
     ("+trainer.val_before_train=False", {"trainer.val_before_train": False}),
     ("'~trainer.val_generations_to_log_to_wandb'", {}),
     ("data.train_batch_size=512", {"data.train_batch_size": 512}),
+    ("reward_model.sandbox_fusion.url=http://sandbox/run", {"reward.sandbox_fusion.url": "http://sandbox/run"}),
+    ("critic.model.fsdp_config.wrap_policy.min_num_params=9", {"critic.fsdp.wrap_policy.min_num_params": 9}),
+    (
+        "trainer.worker_nsight_options.trace=cuda",
+        {"global_profiler.global_tool_config.nsys.worker_nsight_options.trace": "cuda"},
+    ),
+    ("+custom_reward_function.reward_kwargs.a=1", {"reward.custom_reward_function.reward_kwargs.a": 1}),
+    ("custom_reward_function.path=reward.py", {"reward.custom_reward_function.path": "reward.py"}),
+    ("reward_model.reward_manager=dapo", {"reward.reward_manager.name": "dapo"}),
 )
 """Words that 0.3.0 accepts, or a later release, each with what the newest release must read."""
 YAML = """\
@@ -55,6 +64,7 @@ critic:
       param_offload: true  # the critic sleeps
       optimizer_offload: true
 ray_init: {num_cpus: 8}
+custom_reward_function: {path: reward.py}
 trainer:
   val_generations_to_log_to_wandb: 10  # a few
 """
@@ -98,5 +108,5 @@ def test_verl_reads_a_migrated_file(tmp_path: Path) -> None:
     assert "    param_offload: true  # the critic sleeps\n" in text
     start = judge({"name": "ppo_trainer", "words": list(BASE)})
     values = judge({"name": "run", "words": [], "files": {"run.yaml": text}})
-    expected = {name: value for word, moved in MOVED[:6] for name, value in moved.items()}
+    expected = {name: value for word, moved in (*MOVED[:6], MOVED[-2]) for name, value in moved.items()}
     assert {name: value for name, value in values.items() if start.get(name) != value} == expected

@@ -16,6 +16,9 @@ def move_key(config: Config, old: Route, new: Route, value: Any = MISSING) -> tu
     """
     old_route, old_value = (*config.root, *old), config.document.get_value((*config.root, *old))
     new_value = old_value if value is MISSING else value
+    if isinstance(old_value, dict) and new_value == old_value and config.document.syntax == "shell":
+        # Each key of the section is a word of its own.
+        return tuple(change for name in old_value for change in move_key(config, (*old, name), (*new, name)))
     if old[:-1] != new[:-1]:
         return Delete((*config.root, *_find_emptied(config, old))), Set((*config.root, *new), new_value, (), old_route)
     rename = Rename(old_route, str(new[-1]))

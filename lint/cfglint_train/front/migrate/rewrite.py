@@ -51,6 +51,8 @@ _RULES: Final = LintOptions(
 # Rules about a key that a release lacks; the other vocabulary rules are about a key's context.
 _REMOVED: Final = "KEY002"
 _UNKNOWN: Final = "KEY001"
+_UNREAD: Final = ("ignored", "renamed")
+"""Kinds of the status of a key that may exist although nothing reads it."""
 
 
 class Item(Frozen):
@@ -215,9 +217,19 @@ class _FileMigration:
             if fix.applicability == "safe" or _has_default_value(finding, fix):
                 return "changed"
             return "review" if _has_successor(finding, fix) or _is_ignored(finding, fix) else None
+        if self._is_lost(finding):
+            return "changed" if _has_successor(finding, fix) and not deletes else "review"
         if finding.severity != "error" or _identify(finding) in self.previous or finding.code == _UNKNOWN:
             return None
         return "changed" if fix.applicability == "safe" else None if deletes else "review"
+
+    def _is_lost(self, finding: Finding) -> bool:
+        """Return whether the target release has a key but never reads it, and the start release reads it."""
+        if finding.intent is None or _identify(finding) in self.previous:
+            return False
+        occurrence = _find_occurrence(finding, finding.intent)
+        status = None if occurrence is None else occurrence.status
+        return status is not None and status.kind in _UNREAD and status.effect == "nothing"
 
     def _apply_fixes(self, findings: list[Finding]) -> bool:
         """Apply some fixes, together if possible, or else only the first that can be written.
@@ -309,7 +321,7 @@ class _FileMigration:
                 self.items.append(Item("human", message, self._map_to_original(offset), offset))
 
     def _is_blocking(self, finding: Finding) -> bool:
-        if finding.severity == "error":
+        if finding.severity == "error" or self._is_lost(finding):
             return True
         return finding.code == _REMOVED and finding.severity == "warning"
 
@@ -389,13 +401,17 @@ def _is_ignored(finding: Finding, fix: Fix) -> bool:
 
 
 def _find_occurrence(finding: Finding, fix: Fix) -> KeyOccurrence | None:
+    """Return the key that a finding marks; a dotted word marks the sections around the key, too."""
     from cfglint_rules.vocabulary.survey import list_key_occurrences
 
-    for config, _ in fix.keys:
-        for occurrence in list_key_occurrences(config):
-            if finding.place is not None and occurrence.entry.key.span == finding.place.span:
-                return occurrence
-    return None
+    span = None if finding.place is None else finding.place.span
+    occurrences = (
+        occurrence
+        for config, _ in fix.keys
+        for occurrence in list_key_occurrences(config)
+        if occurrence.entry.key.span == span
+    )
+    return max(occurrences, key=lambda occurrence: len(occurrence.route), default=None)
 
 
 def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
