@@ -19,7 +19,7 @@ from cfglint_train.runs.run import Run
 from tests.postmortem.logs import build_log, load_reports
 
 REPORTS = load_reports()
-NAMED = {"with traceback": 31, "without traceback": 8}
+NAMED = {"with traceback": 32, "without traceback": 8}
 """Number of causes that are named: a component of the GPU, or the resource for anything else."""
 BAR = 24 / 30
 """Share of reports with a traceback, or about another resource, whose cause must be named."""

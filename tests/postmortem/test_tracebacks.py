@@ -44,6 +44,7 @@ def locate(frames: list[list[str]]) -> Place:
         ("save", "weights", [[TRAINER, "_save_checkpoint", ""], ["torch/nn/modules/module.py", "state_dict", ""]]),
         ("save", "gathered", [[TRAINER, "save_model", ""], ["torch/distributed/fsdp/_flat_param.py", "unshard", ""]]),
         ("save", None, [[TRAINER, "_save_checkpoint", ""]]),
+        ("load", "weights", [["trl/trainer/dpo_trainer.py", "__init__", ""], [TRAINER, "__init__", ""]]),
         ("resume", None, [[TRAINER, "_load_optimizer_and_scheduler", ""], ["torch/serialization.py", "load", ""]]),
         ("eval", "logits", [[TRAINER, "evaluation_loop", ""], [TENSORS, "nested_concat", ""]]),
         ("rollout", "sent", [["trl/trainer/grpo_trainer.py", "_move_model_to_vllm", ""]]),

@@ -75,6 +75,8 @@ _LOADERS: Final = (
     r"|load_shard_file\w*"
 )
 """Functions that load weights or put them on the GPU."""
+_TRAINER: Final = r"\btransformers/trainer\.py$"
+"""The Trainer's constructor moves the model to the GPU, and allocates nothing else there (4.26 to 5.23)."""
 _LOADING_CODE: Final = r"\bload_model\(|from_pretrained\("
 _CLONING_CODE: Final = r"Failed to clone\(\) tensor"
 
@@ -116,6 +118,7 @@ _PHASES: Final = (
     ),
     _build_rule("forward", code=r"cross_entropy|logits|model\(\*\*"),
     _build_rule("load", r"cuda|convert|_apply", r"torch/nn/modules/module"),
+    _build_rule("load", "__init__", _TRAINER),
 )
 """Phases, the most decisive first: a forward pass within an evaluation belongs to the evaluation."""
 
@@ -189,6 +192,7 @@ _PARTS: Final = (
     _build_rule("layer", path=r"peft/tuners/lora|bitsandbytes/autograd"),
     _build_rule("weights", rf"{_LOADERS}|_configure_distributed_model"),
     _build_rule("weights", code=_LOADING_CODE),
+    _build_rule("weights", "__init__", _TRAINER),
     _build_rule("weights", r"convert", r"torch/nn/modules/module"),
     _build_rule("weights", r"_(?:\w*_)?state_dict_hook|state_dict"),
 )
