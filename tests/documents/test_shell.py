@@ -397,6 +397,11 @@ def test_the_exported_environment():
     assert {name: variable.text for name, variable in variables.items()} == {"A": "1", "B": None, "D": "3", "E": "4"}
 
 
+def test_an_edit_before_a_command_with_variables_is_written():
+    source = "python a.py --x 1\nA=1 env B=2 python b.py --x 1\n"
+    assert apply_changes(source, Rename((1, "--x"), "--longer")) == source.replace("--x", "--longer", 1)
+
+
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 DIRECT = """\

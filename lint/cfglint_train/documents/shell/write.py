@@ -414,7 +414,10 @@ class ShellWriter:
             if before.program in _PRINTERS:
                 continue
             expected, actual = self._list_expected_words(before), _list_words(after)
-            if actual != expected or before.program != after.program or before.environment != after.environment:
+            settings = [
+                [setting[:2] for setting in item.environment] for item in (before, after)
+            ]  # without their spans
+            if actual != expected or before.program != after.program or settings[0] != settings[1]:
                 if any(number == before.number for number, _ in (*self.replaced, *self.added)):
                     raise CannotEdit("bash would not read it as intended there")
                 raise CannotEdit(f"the text is shared with another command ({before.program})")
