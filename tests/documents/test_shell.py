@@ -24,6 +24,7 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.limits import LimitExceeded
 from cfglint_train.documents.shell.document import ShellDocument
+from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Setting
 from tests.support import bash
@@ -297,6 +298,7 @@ def test_a_value_is_known_or_said_to_be_unknown(source, expected):
         ("torchrun $DIST_ARGS -m pkg.train cfg.yaml", ["torchrun", "pkg.train"]),
         ("ray job submit --address a -- python -m pkg.train", ["ray job submit", "python", "pkg.train"]),
         ("ray job submit --no-wait python -m pkg.train", ["ray job submit", "python", "pkg.train"]),
+        ("ray job submit --runtime-env-json '{\"a\": 1}' -- python a.py", ["ray job submit", "python", "a.py"]),
         ("ray start --head --num-gpus 8", ["ray"]),
         ("llamafactory-cli train a.yaml x=1", ["llamafactory-cli"]),
         ("bash run.sh a b", ["shell", "run.sh"]),
@@ -395,6 +397,38 @@ def test_the_exported_environment():
     document = parse_script("export A=1 B=$X\nC=2\nD=3 E=4 python train.py")
     variables = document.collect_environment(find_program(document, "train.py"))
     assert {name: variable.text for name, variable in variables.items()} == {"A": "1", "B": None, "D": "3", "E": "4"}
+
+
+RAY = "ray job submit %s python train.py"
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ("""--runtime-env-json='{"env_vars": {"A": "1", "B": "x y"}, "pip": ["a"]}'""", {"A": "1", "B": "x y"}),
+    ("""--runtime-env-json '{"working_dir": "'$PWD'", "env_vars": {"A": "1", "B": "'$B'"}}'""", {"A": "1", "B": None}),
+    ('--runtime-env-json "{\\"env_vars\\": {\\"A\\": \\"${A:-1}\\"}}"', {"A": "1"}),
+    ("""--runtime-env-json='{"env_vars": {"A": "${HOME}/a", "B": 1}}'""", {"A": None, "B": None}),  # Ray expands A
+    ("""--runtime-env-json='{"env_vars": {'$VARIABLES'}}'""", {}),
+    ("--runtime-env-json=$ENVIRONMENT", {}),
+    ("""--runtime-env-json='{"env_vars": {"A": "1"}}' -- A=2""", {"A": "2"}),
+])  # fmt: skip
+def test_the_environment_of_a_job_of_ray(options: str, expected: dict[str, str | None]):
+    document = parse_script(RAY % options)
+    variables = document.collect_environment(find_program(document, "train.py"))
+    assert {name: variable.text for name, variable in variables.items()} == expected
+
+
+@pytest.mark.parametrize(("options", "folder"), [
+    ("""--runtime-env-json='{"working_dir": "./src"}'""", "here/src"),
+    ("""--working-dir jobs --runtime-env-json='{"working_dir": "./src"}'""", "here/jobs"),
+    ("--working-dir .", "here"),
+    ("""--runtime-env-json='{"working_dir": "/openrlhf"}'""", "here"),
+    ("""--runtime-env-json='{"working_dir": "s3://bucket/a.zip"}'""", "here"),
+    ("""--runtime-env-json='{"working_dir": "'$DIR'"}'""", "here"),
+])  # fmt: skip
+def test_the_folder_of_a_job_of_ray(options: str, folder: str):
+    document = parse_script(f"cd here\n{RAY % options}\npython other.py")
+    assert resolve_working_folder(document, find_program(document, "train.py")) == folder
+    assert resolve_working_folder(document, find_program(document, "other.py")) == "here"
 
 
 def test_an_edit_before_a_command_with_variables_is_written():

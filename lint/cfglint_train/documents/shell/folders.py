@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+from cfglint_train.documents.shell.programs import find_runtime_folder
 from cfglint_train.documents.shell.script import Invocation, ShellScript
 from cfglint_train.documents.shell.sourced import resolve_path_word
 from cfglint_train.documents.shell.words import Chain
 from cfglint_train.foundation.typed import Final
 
 _CHANGES: Final = ("cd", "pushd")
+_SUBMITTER: Final = "ray job submit"
 _BACK: Final = ("popd",)
 
 
@@ -20,8 +22,15 @@ def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str
     the same condition.
     """
     chains = _collect_chains(invocation)
+    submissions = {
+        launcher.number for launcher in document.list_launchers(invocation) if launcher.program == _SUBMITTER
+    }
     folder = ""
     for previous in document.invocations[: invocation.number]:
+        if previous.number in submissions:
+            folder = os.path.normpath(os.path.join(folder, find_runtime_folder(previous.words, previous.flags) or "."))
+            folder = "" if folder == "." else folder
+            continue
         if previous.program not in (*_CHANGES, *_BACK) or previous.scope is None:
             continue
         chain = chains.get(id(previous.scope.script))

@@ -9,12 +9,12 @@ mpirun, env, uv and bash.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.documents.shell.words import Setting, Word
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Any, Final
 
 
 class Launcher(Frozen):
@@ -42,12 +42,16 @@ class Launcher(Frozen):
     """True if the launcher runs its standard input as a shell script if the command names no program."""
     has_assignments: bool = False
     """True if `NAME=value` words before the program set its environment (`env`; also Ray, which runs a shell)."""
+    runtime_flags: frozenset[str] = frozenset()
+    """Options whose value is a JSON object with variables of the program in `env_vars` (Ray)."""
 
 
 def _split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_UNKNOWN_PART: Final = "\ue000"
+"""Mark for an unknown part of a text: a private character, which JSON allows in texts."""
 _TRANSPARENT: Final = Launcher(value_flags=frozenset())
 
 LAUNCHERS: Final[Mapping[str, Launcher]] = {
@@ -72,7 +76,11 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "python": Launcher(
         value_flags=_split_names("-W -X --check-hash-based-pycs"), module_flags=_split_names("-m"), target_kind="script"
     ),
-    "ray job submit": Launcher(_split_names("--no-wait -v --verbose --help"), has_assignments=True),
+    "ray job submit": Launcher(
+        _split_names("--no-wait -v --verbose --help"),
+        has_assignments=True,
+        runtime_flags=_split_names("--runtime-env-json"),
+    ),
     "uv run": Launcher(
         value_flags=_split_names("--with --with-requirements --with-editable --extra --no-extra --group --no-group "
                                  "--only-group "
@@ -327,6 +335,8 @@ def _parse_launcher(
             if program == "python" and text == "-c":
                 return _parse_leaf(program, head, range(after, len(words)), words), None, False
             flags.append(flag)
+            if flag.name in launcher.runtime_flags:
+                environment += _list_runtime_settings(words, flag)
             if flag.name in launcher.script_flags and (flag.values or flag.value_offset):
                 script, script_offset = flag.values or (at,), flag.value_offset
             at += 1 + len(flag.values)
@@ -391,6 +401,59 @@ def _parse_assignment(word: Word) -> Setting | None:
     if assignment is None:
         return None
     return Setting(assignment.group(1), assignment.group(2) if word.is_known else None, word.assumption, word.span)
+
+
+def _list_runtime_settings(words: Sequence[Word], flag: CommandFlag) -> Iterator[Setting]:
+    """Yield the variables in the JSON object of an option; other text than JSON sets none.
+
+    Source: ray 2.55.0 `_private/runtime_env/validation.py` (parse_and_validate_env_vars); `_private/utils.py`
+    (update_envs) expands variables in the values.
+    """
+    word = words[flag.values[0] if flag.values else flag.word]
+    variables = _parse_object(_read_value(words, flag)).get("env_vars")
+    for name, text in variables.items() if isinstance(variables, dict) else ():
+        is_known = isinstance(text, str) and _UNKNOWN_PART not in text and "$" not in text
+        if _UNKNOWN_PART not in name:
+            yield Setting(name, text if is_known else None, word.assumption, word.span)
+
+
+def find_runtime_folder(words: Sequence[Word], flags: Iterable[CommandFlag]) -> str:
+    """Return the folder, relative to that of the command, whose copy Ray makes the working folder, or an empty string.
+
+    Source: ray 2.55.0 `dashboard/modules/dashboard_sdk.py` (parse_runtime_env_args).
+    """
+    folder: Any = None
+    for flag in flags:
+        if flag.name in ("--working-dir", "--runtime-env-json") and (flag.values or flag.value_offset):
+            text = _read_value(words, flag)
+            is_named = flag.name == "--working-dir"
+            folder = text if is_named else folder or _parse_object(text).get("working_dir")
+    is_local = isinstance(folder, str) and not folder.startswith(("/", "~")) and "://" not in folder
+    return folder if is_local and _UNKNOWN_PART not in folder else ""
+
+
+def _read_value(words: Sequence[Word], flag: CommandFlag) -> str:
+    """Return the value of an option, with a mark in place of each unknown part."""
+    return _mark_unknown(words[flag.values[0] if flag.values else flag.word])[flag.value_offset :]
+
+
+def _mark_unknown(word: Word) -> str:
+    """Return the text of a word with a mark in place of each unknown part."""
+    if word.is_known:
+        return word.text
+    parts = (part.text.decode("utf-8", "replace") if part.is_known else _UNKNOWN_PART for part in word.fragments)
+    return "".join(parts)
+
+
+def _parse_object(text: str) -> Mapping[str, Any]:
+    """Return the object that a JSON text holds, or an empty one for any other text."""
+    from json import loads  # few commands have such an option
+
+    try:
+        value = loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _parse_option(launcher: Launcher, words: Sequence[Word], at: int) -> CommandFlag:
