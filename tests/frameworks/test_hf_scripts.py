@@ -521,3 +521,47 @@ def test_what_unsloth_replaces_or_another_release_accepts_is_not_reported(
     (tmp_path / "train.py").write_text(text)
     (tmp_path / "requirements.txt").write_text(requirements)
     assert [item for item in lint(tmp_path).findings if item.code != "CHK005"] == []
+
+
+LAUNCHED = PARSING.replace(
+    "parse_{kind}_file(os.path.abspath(sys.argv[1]){more})", "parse_args_into_dataclasses({more})"
+)
+REMOVED = ("--evaluation_strategy", "--warmup_ratio", "--logging_dir", "--no_cuda", "--overwrite-output-dir")
+OPTIONS = (*REMOVED, "--eval_steps", "--warmup_step", "--model_name_or_path", "--report_to")
+"""Options that newer releases removed and options that they accept, one of them abbreviated."""
+
+
+def list_refused_options(folder: Path, release: str, more: str = "") -> dict[str, str]:
+    (folder / ".git").mkdir()
+    (folder / "requirements.txt").write_text(f"transformers{release}\n", encoding="utf-8")
+    (folder / "train.py").write_text(LAUNCHED.format(more=more), encoding="utf-8")
+    words = " ".join(f"{option} 1" for option in OPTIONS)
+    (folder / "run.sh").write_text(f"torchrun --nproc_per_node 4 train.py --output_dir out {words}\n", encoding="utf-8")
+    findings = [finding for finding in lint(folder).findings if finding.code in ("KEY001", "KEY002")]
+    return {finding.place.document.get_text(finding.place.span): finding.severity for finding in findings}
+
+
+@pytest.mark.oracle
+def test_options_that_the_release_removed_are_refused_as_by_its_parser(tmp_path: Path) -> None:
+    import transformers
+
+    parser = transformers.HfArgumentParser((transformers.TrainingArguments,))
+    words = [word for option in OPTIONS for word in (option, "1") if option != "--model_name_or_path"]
+    leftovers = set(parser.parse_known_args(words)[1]) - {"1"}
+    found = list_refused_options(tmp_path, f"=={transformers.__version__}")
+    assert found == dict.fromkeys(leftovers, "error") == dict.fromkeys(REMOVED, "error")
+
+
+@pytest.mark.parametrize(
+    ("release", "more", "refused"),
+    [
+        ("==4.57.1", "", ["--evaluation_strategy"]),
+        ("==4.50.0", "", []),
+        (">=5.16", "", [*REMOVED]),
+        ("==5.20.0", "return_remaining_strings=True", []),
+    ],
+)
+def test_a_removed_option_is_refused_only_if_every_candidate_release_lacks_it(
+    tmp_path: Path, release: str, more: str, refused: list[str]
+) -> None:
+    assert list_refused_options(tmp_path, release, more) == dict.fromkeys(refused, "error")

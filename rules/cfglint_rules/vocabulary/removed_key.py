@@ -16,6 +16,8 @@ These are reported as well:
 - keyword arguments that other releases of a TRL or transformers trainer accept (`tokenizer`, `processing_class`)
 - names that a script imports from TRL or transformers, and that other releases export (`from trl import ORPOConfig`)
 - keyword arguments of `LoraConfig` that the pinned PEFT does not have yet
+- launch options of a script that its `HfArgumentParser` or `TrlParser` had in other releases, if all dataclasses of the
+  parser are known and it accepts nothing else
 - settings after a LLaMA-Factory file on the command line, which LLaMA-Factory rejects up to 0.9.2
 
 ## Why is this bad?

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from cfglint_schemas.matches import find_similar
-from cfglint_schemas.status import Context
+from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.python.static.shape import parse_shape
@@ -22,7 +22,8 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.keys import UnparsedOption
+from cfglint_train.frameworks.framework import load as load_framework
+from cfglint_train.frameworks.keys import CallArgument, UnparsedOption
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.class_sources import PACKAGES, ClassSource, find_class, walk_bases
 from cfglint_train.frameworks.trainer_script.facts import count_targets, find_full_name
@@ -86,7 +87,7 @@ class ParserOptions(Frozen):
 
 
 def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
-    """Yield the options in the script's launches that its parser, or no dataclass of its parser, has.
+    """Yield the options in the script's launches that neither its parser nor a dataclass of its parser has.
 
     Yield nothing if some options of the parser are unknown.
     """
@@ -96,6 +97,76 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
     options = find_options(config) if has_fields else read_declared_options(document)
     if options is None or not options.is_strict:
         return
+    program = os.path.basename(document.path)
+    for option, place in _list_launched_options(config):
+        spelling = option[2:].replace("-", "_") if has_fields else option[2:]  # argparse distinguishes - and _
+        if not _is_accepted(options, spelling):
+            yield UnparsedOption(option, program, place, _suggest_option(options, spelling))
+
+
+def find_launch_arguments(config: Config) -> Iterator[CallArgument]:
+    """Yield the options in the script's launches that only some releases of its dataclasses' packages have.
+
+    Yield nothing if the parser may accept other options, and no option that a class of the repository declares.
+    """
+    document = config.document
+    assert isinstance(document, PythonScript)
+    options = find_options(config) if config.launches and document.find_calls(*_PARSE_METHODS) else None
+    if options is None or not options.is_strict:
+        return
+    framework_package = load_framework(config.framework).manifest.package
+    for option, place in _list_launched_options(config):
+        name = option[2:].replace("-", "_")
+        if any(own_name.startswith(name) for own_name in options.own_names):
+            continue
+        facts = [
+            (package, fact)
+            for package, vocabulary, context in _list_vocabularies(options, config)
+            if (fact := vocabulary.find_fact((name,), _find_release(config, package), context)) is not None
+        ]
+        if len(facts) == 1:
+            ((owner, fact),) = facts
+            package = fact.package or owner
+            find_status = partial(_find_option_status, options, config, owner, package, name)
+            yield CallArgument(
+                option,
+                fact.definition,
+                place,
+                find_status,
+                package=None if package == framework_package else package,
+            )
+
+
+def _list_vocabularies(options: ParserOptions, config: Config) -> Iterator[tuple[str, Vocabulary, Context]]:
+    """Yield the packages of a parser's classes, each with its vocabulary and the context of the releases in use."""
+    for package in sorted({package for package, _ in options.definitions}):
+        context = options.build_context(package)._replace(
+            releases={name: release.version for name, release in config.releases.by_package.items()}
+        )
+        yield package, load(package), context
+
+
+def _find_option_status(
+    options: ParserOptions, config: Config, owner: str, package: str, name: str, release: str
+) -> Status:
+    """Return the status of an option at a release of `package`, which defines it for a class of `owner`."""
+    vocabulary, context = load(owner), options.build_context(owner)
+    host_release = release if package == owner else _find_release(config, owner)
+    if package != owner:
+        context = context._replace(releases={package: release})
+    if _has_prefix(vocabulary, context, host_release, name.removeprefix("no_")):
+        return Status(PRESENT)
+    fact = vocabulary.find_fact((name,), host_release, context)
+    status = Status(PRESENT) if fact is None else fact.resolve_status()
+    return status if status.effect == "error" else Status(PRESENT)
+
+
+def _find_release(config: Config, package: str) -> str:
+    return config.releases.get(package) or load(package).newest
+
+
+def _list_launched_options(config: Config) -> Iterator[tuple[str, Place]]:
+    """Yield the options that the script's launches write, each with its place."""
     name = os.path.basename(config.document.path)
     for script, number in config.launches:
         invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
@@ -105,11 +176,8 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
         ):
             continue  # an unknown launcher, with options of its own
         for entry in invocation.entries:
-            option = entry.name or ""
-            spelling = option[2:].replace("-", "_") if has_fields else option[2:]  # argparse distinguishes - and _
-            if _OPTION.fullmatch(option) and not _is_accepted(options, spelling):
-                suggestion = _suggest_option(options, spelling)
-                yield UnparsedOption(option, name, Place(script, entry.key.span), suggestion)
+            if entry.name and _OPTION.fullmatch(entry.name):
+                yield entry.name, Place(script, entry.key.span)
 
 
 def find_options(config: Config) -> ParserOptions | None:
@@ -371,9 +439,14 @@ def _is_accepted(options: ParserOptions, name: str) -> bool:
 
 def _is_known(vocabulary: Vocabulary, context: Context, name: str) -> bool:
     """Return whether classes have a field in any release, or a field with this prefix in the newest."""
-    if any(key.startswith(name) for key in vocabulary.list_names((), vocabulary.newest, context)):
+    if _has_prefix(vocabulary, context, vocabulary.newest, name):
         return True
     return any(vocabulary.find_fact((name,), release, context) is not None for release in vocabulary.releases)
+
+
+def _has_prefix(vocabulary: Vocabulary, context: Context, release: str, name: str) -> bool:
+    """Return whether a release has a field with this prefix, which argparse takes for the field."""
+    return any(key.startswith(name) for key in vocabulary.list_names((), release, context))
 
 
 def _suggest_option(options: ParserOptions, name: str) -> str:

@@ -99,12 +99,16 @@ class ArgumentKeys(Keys):
         return fact is None or not fact.definition.endswith(_SCRIPT_CLASSES)
 
     def find_call_arguments(self, config: Config) -> tuple[CallArgument, ...]:
-        """Return imports and arguments that some releases of TRL, transformers or PEFT lack."""
+        """Return imports, arguments and launch options that some releases of TRL, transformers or PEFT lack.
+
+        Only the first run of a script has the launch options, because all its runs share the launch.
+        """
         if config.document.syntax != "python":
             return ()
-        from cfglint_train.frameworks.trainer_script import adapter, arguments
+        from cfglint_train.frameworks.trainer_script import adapter, arguments, parser
 
-        return (*arguments.find_call_arguments(config), *adapter.find_adapter_arguments(config))
+        launched = parser.find_launch_arguments(config) if config.root == (0,) else ()
+        return (*arguments.find_call_arguments(config), *adapter.find_adapter_arguments(config), *launched)
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
         """Yield the options of the launch that no dataclass of a script's parser has.
