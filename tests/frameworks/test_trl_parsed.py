@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.trainer_script.facts import find_full_name
@@ -62,6 +63,18 @@ def read_settings(text: str, words: list[str]) -> dict[str, Any]:
     return {
         name: document.build_value(part.entry.value) for name, part in values.parts.items() if part.entry is not None
     }
+
+
+@pytest.mark.parametrize("words", [["--model_id", MODEL], ["--model_id", MODEL, "--targets", "q_proj,v_proj"]])
+def test_a_field_that_post_init_replaces_has_an_unknown_value(words: list[str]) -> None:
+    fields = OWN_FIELDS.replace(
+        "    length: int = 2048\n",
+        '    length: int = 2048\n    targets: str = "q_proj,k_proj"\n    def __post_init__(self):\n'
+        "        if isinstance(self.targets, str):\n            self.targets = self.targets.split(',')\n",
+    ).replace("args=training_args)", "args=training_args, peft_config=LoraConfig(target_modules=own.targets))")
+    settings = read_settings("from peft import LoraConfig\n" + fields, words)
+    assert isinstance(settings["lora_target_modules"], Unknown)
+    assert settings["max_length"] == 2048
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import MISSING, Entry, Sequence, Span, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
+from cfglint_train.documents.python.static.instances import is_set_after_init
 from cfglint_train.documents.python.static.mappings import merge_mapping
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.syntax import get_callee_name
@@ -121,9 +122,11 @@ class LaunchedWalk(Walk):
         return owner.get(name) or build_entry(name, self._read_setting(owner, name, owner.span), owner.span)
 
     def _read_setting(self, owner: Record, name: str, span: Span) -> Value:
+        script_class = self.module.names.get(get_class(owner))
+        if isinstance(script_class, Class) and is_set_after_init(self, script_class, name):
+            return Value(span, Unknown(f"`__post_init__` of `{script_class.node.name}` sets it"))
         if name in self.command_line.values:
             return Value(owner.span, self.command_line.values[name])
-        script_class = self.module.names.get(get_class(owner))
         if isinstance(script_class, Class) and self.uses_defaults:
             default = find_field_default(self, script_class, name)
             if isinstance(default, Value):

@@ -225,6 +225,11 @@ def _enter_apart(evaluator: Evaluator, record: Record, name: str) -> None:
         evaluator.open_conditions = conditions
 
 
+def is_set_after_init(evaluator: Evaluator, owner: Class, name: str) -> bool:
+    """Return whether `__post_init__` of a dataclass may replace the value of a field."""
+    return any(method.name == "__post_init__" for method in _list_setters(evaluator, owner, name))
+
+
 def _list_setters(evaluator: Evaluator, owner: Class, name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods of a class, other than its constructor, that assign an attribute of `self`."""
     return [
