@@ -206,3 +206,25 @@ def test_a_trainer_may_be_imported_under_another_name(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
     findings = lint(tmp_path, build_options(select=["KEY001"])).findings
     assert [(finding.start.line, finding.code) for finding in findings] == [(2, "KEY001")]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "severity"),
+    [
+        ("trl", "warning"),
+        ("trl @ git+https://github.com/huggingface/trl.git@main", "warning"),
+        ("trl @ git+https://github.com/huggingface/trl.git@d625c5533a6b1c84d3565c8080857f6bb81c538a", "info"),
+        ("trl @ git+https://github.com/huggingface/trl.git@some-branch", "info"),
+    ],
+)
+def test_an_installed_commit_is_no_release(tmp_path: Path, requirement: str, severity: str) -> None:
+    """The newest release is not what an installation gets, and 0.17 to 0.19 do not mix packed samples alike."""
+    (tmp_path / ".git").mkdir()
+    setup = f'from setuptools import setup\nsetup(name="a", install_requires=["{requirement}"])\n'
+    (tmp_path / "setup.py").write_text(setup, encoding="utf-8")
+    recipe = RECIPE | {"packing": True, "max_seq_length": 512, "attn_implementation": "sdpa", "num_train_epochs": 1}
+    recipe.pop("beta")
+    (tmp_path / "sft.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    (tmp_path / "run.sh").write_text("trl sft --config sft.yaml\n", encoding="utf-8")
+    findings = lint(tmp_path, build_options(select=["REL002", "KEY006"])).findings
+    assert [(finding.code, finding.severity) for finding in findings] == [("REL002", severity), ("KEY006", severity)]

@@ -52,6 +52,8 @@ class PossibleReleases(Frozen):
     """The release that accepts the most keys, if no candidate accepts them all."""
     is_assumed: bool = False
     """True if the only candidate is pinned below another folder, which states nothing about this config."""
+    is_revision: bool = False
+    """True if requirement files install a revision of upstream that is no release: any candidate may be next to it."""
 
 
 class Exclusion(Frozen):

@@ -208,16 +208,19 @@ def build_possible_releases(
     launched = statements.launched_keys
     uses = [] if framework.keys is None else framework.keys.find_used_keys(document, root, launched=launched)
     support = filter_by_keys(candidate_releases.releases, uses)
+    is_revision = bool(statements.find_revision(package))
     if _is_older_excluded(framework, statements):
-        return _create_possible_releases(package, support, chosen, candidate_releases.reasons)
+        possible = _create_possible_releases(package, support, chosen, candidate_releases.reasons)
+        return possible._replace(is_revision=is_revision)
     is_before = _is_older_than_known(
         framework, document, root, candidate_releases, support.releases
     ) or statements.is_former(package)
     is_outdated = is_before or (framework.keys is not None and framework.keys.is_outdated(document, root))
     can_be_earlier = is_before or _has_oldest_release(framework, support.releases)
-    return _create_possible_releases(
+    possible = _create_possible_releases(
         package, support, chosen, candidate_releases.reasons, is_before, is_outdated, can_be_earlier
     )
+    return possible._replace(is_revision=is_revision)
 
 
 def build_companion_releases(
@@ -228,11 +231,13 @@ def build_companion_releases(
     root: Route,
     package: str,
     launched: Iterable[LaunchedKey] = (),
+    is_revision: bool = False,
 ) -> PossibleReleases:
     """Return the possible releases of a package that is installed with a host framework.
 
     At least one candidate of the host must allow a release, and the release must accept the keys. `framework` owns the
     document's keys: it is the host itself, or the framework of a companion. `launched`: keys that every launch adds.
+    `is_revision`: requirement files install a revision of the package that is no release.
     """
     chosen, host_candidates = releases.by_package[package].version, releases.find_candidates(host.manifest.package)
     remaining = CandidateReleases(_list_releases(package, host.name, host_candidates.releases, chosen))
@@ -252,7 +257,7 @@ def build_companion_releases(
     )
     if chosen not in support.releases:
         support = KeySupport(remaining.releases, None)  # the host's requirement is stronger evidence than the keys
-    return _create_possible_releases(
+    possible = _create_possible_releases(
         package,
         support,
         chosen,
@@ -261,6 +266,7 @@ def build_companion_releases(
         host_candidates.is_outdated,
         host_candidates.is_too_old,
     )
+    return possible._replace(is_revision=is_revision)
 
 
 @lru_cache(maxsize=256)

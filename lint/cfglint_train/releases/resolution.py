@@ -55,7 +55,9 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
             document,
             root,
             statements.launched_keys,
-            statements.describe_conflict(companion_package),
+            statements.describe_conflict(companion_package)
+            or statements.find_revision(framework_package)
+            or statements.find_revision(companion_package),
         )
     for package in releases.by_package:
         if package not in (framework_package, framework.name) and not releases.is_stated(package):
@@ -68,6 +70,7 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
                 root,
                 package,
                 statements.launched_keys,
+                bool(statements.find_revision(package)),
             )
     if framework_package in statements.pins and len(statements.pins) > 1:
         from cfglint_train.releases.exclusions import find_exclusions
@@ -152,7 +155,8 @@ def _resolve_framework(
 ) -> Release:
     """Choose a framework's release from the candidates, because none is stated.
 
-    If an older release is chosen because the newest candidate rejects keys in use, `fresh` receives the newest.
+    If an older release is chosen because the newest candidate rejects keys in use, `fresh` receives the newest, unless
+    an installation gets a revision that is no release.
     """
     instruction = f"state {package}=RELEASE"
     if not candidate_releases.releases:
@@ -174,14 +178,15 @@ def _resolve_framework(
             None if reasons else hint.find_newest(keys.vocabulary.releases)
         )
         if fitting is not None:
-            fresh[package] = newest
+            if not statements.find_revision(package):
+                fresh[package] = newest
             note = f"the newest{f' allowed by {reasons}' if reasons else ''} that accepts all of its keys"
             return Release(fitting, Origin("inferred", note=f"{note} ({_format_refused(hint)}; {instruction})"))
         if support.best is not None:
             note = f"no release accepts all keys of the file; this one accepts the most ({instruction})"
             return Release(support.best.release, Origin("assumed", note=note))
-    conflict = statements.describe_conflict(package)
-    suffix = f", because {conflict} disagree" if conflict else ""
+    conflict, revision = statements.describe_conflict(package), statements.find_revision(package)
+    suffix = f", because {conflict} disagree" if conflict else f", because {revision} is no release" if revision else ""
     if reasons:
         return Release(newest, Origin("inferred", note=f"the newest that {reasons} allows{suffix} ({instruction})"))
     return Release(newest, Origin("assumed", note=f"the newest known release{suffix} ({instruction})"))
@@ -232,7 +237,7 @@ def _resolve_keyed_package(
 
     `fresh_release`: the release that is installed with the framework's release of a fresh installation. If it rejects
     keys that the lower release accepts, `releases.fresh_releases` receives it. With a `conflict`, as of requirements of
-    several environments, no installation is known.
+    several environments, or a revision that is no release, no installation is known.
     """
     current = releases.by_package.get(package)
     if current is None or current.origin.kind == "user" or framework.keys is None:

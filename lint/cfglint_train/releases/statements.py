@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from cfglint_train.foundation.typed import TYPE_CHECKING
+from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.foundation.versions import Constraint
 from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.plan.releases import AllowedReleases, Release
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from cfglint_train.frameworks.evidence import LaunchedKey
     from cfglint_train.releases.pins.readers import Pin
     from cfglint_train.releases.pins.search import ResolvedPin
+
+_DEFAULT_BRANCHES: Final = ("", "main", "master", "HEAD")
 
 
 class ReleaseStatements:
@@ -73,6 +75,17 @@ class ReleaseStatements:
         if resolved is None or package in self.facts or resolved.is_consistent:
             return ""
         return " and ".join(dict.fromkeys(self._format_place(pin) for pin in resolved.pins))
+
+    def find_revision(self, package: str) -> str:
+        """Return the pin of an upstream revision that is no release, with its place, or an empty string.
+
+        Upstream's default branch counts as the newest release, so a pin of it is not returned.
+        """
+        resolved = self.pins.get(package)
+        if resolved is None or resolved.unreleased is None or package in self.facts:
+            return ""
+        revision = resolved.unreleased.unreleased.partition("@")[2]
+        return f"{self._format_place(resolved.unreleased)} ({revision})" if revision not in _DEFAULT_BRANCHES else ""
 
     def is_former(self, package: str) -> bool:
         """Return whether a README links to a repository that the package has left, and nothing pins a release."""

@@ -9,7 +9,7 @@ A fresh installation gets the newest release of the framework together with the 
 allows. Both releases decide, and one finding names them and all keys that they reject.
 
 The finding is a warning if a fresh installation gets the release that rejects the keys. Otherwise it is an info, for
-example if the requirements limit the framework to older releases.
+example if the requirements limit the framework to older releases, or install a commit of it.
 
 For example, the keys of LLaMA-Factory and TRL include the training arguments of transformers. The rule therefore also
 reports files that only the newest transformers release rejects.

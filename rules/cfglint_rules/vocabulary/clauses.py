@@ -279,7 +279,8 @@ def find_scope(clause: Clause, config: Config) -> ClauseScope | None:
     bounds = (("since", clause.since), ("before", clause.before))
     condition_text = " ".join(f"{word} {subject} {bound}" for word, bound in bounds if bound is not None)
     is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
-    max_severity: Severity = "info" if is_forked or is_past else "error"
+    is_unknown = candidates_of_package.is_revision and bool(outside)
+    max_severity: Severity = "info" if is_forked or is_past or is_unknown else "error"
     is_release_dependent = bool(outside) or (candidates_of_package.can_be_older and clause.since is not None)
     return ClauseScope(
         max_severity,

@@ -74,10 +74,10 @@ class EffectByRelease(Frozen):
     def limit_severity(self, severity: Severity) -> Severity:
         """Return the severity of a finding, lowered if not all candidate releases agree.
 
-        It is info if the effective release accepts the setting. An error becomes a warning unless all candidates reject
-        the setting and none may be older than all known releases.
+        It is info if the effective release accepts the setting, or if the run installs a revision between releases. An
+        error becomes a warning unless all candidates reject the setting and none may be older than all known releases.
         """
-        if self.current_effect in (ACCEPTED, "mapped"):
+        if self.current_effect in (ACCEPTED, "mapped") or (self.candidates.is_revision and not self.is_uniform):
             return "info"
         is_certain = self.effects == {REFUSED} and not self.candidates.is_too_old  # older releases may accept it
         return "warning" if severity == "error" and not is_certain else severity
