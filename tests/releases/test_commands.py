@@ -35,6 +35,12 @@ TEXTS = {
     ),
     "Modal's image": ("a.py", 'i = m.Image.from_registry("axolotlai/axolotl:0.16.1")\n', "0.16.1", "a.py:1"),
     "shell": ("install.sh", "set -e\nuv pip install 'axolotl[flash-attn]==0.9.2'\n", "0.9.2", "install.sh:2"),
+    "a script without an extension": (
+        "install_prereqs",
+        "#!/bin/bash -l\npip install --no-cache-dir \\\n  torch==2.6.0 axolotl==0.9.2\n",
+        "0.9.2",
+        "install_prereqs:2",
+    ),
     "a checkout of a tag": (
         "setup.sh",
         "git clone https://github.com/axolotl-ai-cloud/axolotl\ncd axolotl && git checkout v0.9.2 && pip install .\n",
@@ -177,6 +183,7 @@ NOTHING = {
         "requirements.txt": "axolotl==0.21.0\n",
     },
     "a training without the framework": {"a.sh": "pip install transformers==4.51.3\n"},
+    "a text without an extension": {"INSTALL": "pip install axolotl==0.9.2\n"},
     "text": {"notes.txt": "pip install axolotl==0.9.2\n"},
 }
 

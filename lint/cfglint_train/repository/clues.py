@@ -37,7 +37,7 @@ CLUES: Final[Mapping[str, Clues]] = {
         **dict.fromkeys(_YAML, (b"run:", b"command:", b"commands:", b"args:", b"entrypoint:")),
     },
     "installations": {
-        **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch", ".md", ".mk", ".just"), _INSTALL),
+        **dict.fromkeys((".sh", ".bash", ".slurm", ".sbatch", ".md", ".mk", ".just", ""), _INSTALL),
         **dict.fromkeys(RECIPES, _INSTALL),
         **dict.fromkeys(_YAML, (b"install ", b"git clone", b"image:", b"image_id:", b"uv run", b"uvx")),
         ".ipynb": (b"install", b"git clone"),

@@ -16,6 +16,7 @@ from itertools import islice
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
+from cfglint_train.repository.files import RECIPES
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.workflows import is_workflow
 
@@ -72,6 +73,12 @@ def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
     return list(islice(filter(None, installations), _MAX_INSTALLATIONS))
 
 
+def _has_plain_name(path: str) -> bool:
+    """Return whether a name says nothing about a file's kind: no extension, and not that of a Makefile."""
+    name = os.path.basename(path)
+    return "." not in name and name not in RECIPES
+
+
 def _group_pins(path: str, text: str) -> Iterator[Iterable[Pin]]:
     """Yield the pins of each installation in a file."""
     from cfglint_train.releases.pins.readers import find_command_pins
@@ -85,7 +92,7 @@ def _group_pins(path: str, text: str) -> Iterator[Iterable[Pin]]:
 
         notebook = parse_notebook(text)
         yield find_command_pins(path, notebook.commands if notebook is not None else "")
-    else:
+    elif not _has_plain_name(path) or text.startswith("#!"):
         plain = text if path.endswith(".md") else re.sub(r"(?m)^\s*#.*$", "", text)
         if is_workflow(path) and "train" not in os.path.basename(path) and not _TRAINS.search(plain):
             return
