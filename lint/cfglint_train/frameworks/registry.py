@@ -230,14 +230,15 @@ def find_frameworks_of_rule(code: str) -> frozenset[str]:
 def find_vocabulary(package: str) -> str | None:
     """Return the vocabulary that lists the releases of a package, or None.
 
-    That is the vocabulary of the framework itself, or of a framework whose keys also depend on the package.
+    That is the vocabulary of the framework itself, or of one that the package contains, or else of a framework whose
+    keys also depend on the package.
     """
-    framework = list_frameworks().get(package)
-    if framework is not None:
-        return framework.vocabulary
-    return next(
-        (manifest.vocabulary for manifest in list_frameworks().values() if manifest.companion_package == package), None
-    )
+    manifests = list_frameworks()
+    if package in manifests:
+        return manifests[package].vocabulary
+    owned = (manifest.vocabulary for manifest in manifests.values() if manifest.package == package)
+    dependent = (manifest.vocabulary for manifest in manifests.values() if manifest.companion_package == package)
+    return next((vocabulary for vocabulary in (*owned, *dependent) if vocabulary), None)
 
 
 def find_dependent_frameworks(package: str) -> tuple[str, ...]:

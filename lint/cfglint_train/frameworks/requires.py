@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from json import loads
 
+from cfglint_schemas.vocabulary import load
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.foundation.versions import Constraint, parse_release
@@ -21,7 +22,7 @@ class PackageRequirements(Frozen):
     extras: Mapping[str, Constraint]
     """Packages that the extras of the release install."""
     newest: Mapping[str, str] = {}
-    """Newest release in each package's range; some rows state it as of the framework's release date."""
+    """Newest release in each package's range, on the day of the framework's release unless that is the newest one."""
 
     def can_install(self, package: str, release: str) -> bool:
         """Return whether the requirements allow a release of a package; true if they do not name the package."""
@@ -52,7 +53,25 @@ def load_requirements(framework: str, release: str) -> PackageRequirements:
     table = _load_table(framework)
     needed, extras = _find_row(table, "rows", release) or ({}, {})
     (newest,) = _find_row(table, "newest", release) or ({},)
-    return PackageRequirements(_parse_constraints(needed), _parse_constraints(extras), newest)
+    required, optional = _parse_constraints(needed), _parse_constraints(extras)
+    if newest and _is_newest_release(framework, release):  # a fresh installation gets the newest of today
+        newest = {
+            package: (find_newest_release(package, required[package]) if package in required else None) or day_release
+            for package, day_release in newest.items()
+        }
+    return PackageRequirements(required, optional, newest)
+
+
+def _is_newest_release(framework: str, release: str) -> bool:
+    """Return whether no known final release of a framework is newer."""
+    vocabulary = list_frameworks()[framework].vocabulary
+    return vocabulary is not None and parse_release(release) >= parse_release(load(vocabulary).newest)
+
+
+def find_newest_release(package: str, allowed: Constraint) -> str | None:
+    """Return the newest known release of a package that a range allows, or None if none is known."""
+    name = find_vocabulary(package)
+    return None if name is None else allowed.find_newest(load(name).packages.get(package, load(name).releases))
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from cfglint_schemas.vocabulary import Vocabulary, load
+from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
@@ -17,8 +17,7 @@ from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.key_usage import ReleaseHint
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import find_vocabulary
-from cfglint_train.frameworks.requires import load_requirements
+from cfglint_train.frameworks.requires import find_newest_release, load_requirements
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.releases import Release, Releases
 from cfglint_train.releases import candidates
@@ -211,8 +210,8 @@ def _list_installed(framework: Framework, release: str, releases: Releases) -> d
         allowed, version = releases.allowed_releases.get(package), installed.get(package)
         if version is not None and (allowed is None or allowed.constraint.is_satisfied_by(version)):
             packages[package] = Release(version, Origin("inferred", note=f"allowed by {title}"))
-        elif allowed is not None and (name := find_vocabulary(package)) is not None:
-            newest = allowed.constraint.find_newest(_get_releases(load(name), package))
+        elif allowed is not None:
+            newest = find_newest_release(package, allowed.constraint)
             if newest is not None:
                 note = f"the newest that {allowed.origin.note} allows"
                 packages[package] = Release(newest, Origin("inferred", note=note))

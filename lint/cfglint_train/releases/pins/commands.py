@@ -74,7 +74,7 @@ def _list_installations(index: RepositoryIndex) -> list[list[Pin]]:
 
 
 def _has_plain_name(path: str) -> bool:
-    """Return whether a name says nothing about a file's kind: no extension, and not that of a Makefile."""
+    """Return whether a name is no evidence of a kind of file: it has no extension and is not that of a Makefile."""
     name = os.path.basename(path)
     return "." not in name and name not in RECIPES
 
