@@ -482,6 +482,19 @@ def test_verbose_says_why_files_were_not_checked(here):
     assert run_cfglint(cwd=here).err == ""
 
 
+def test_verbose_does_not_list_a_launch_whose_run_is_checked(here: Path) -> None:
+    (here / "train.py").write_text(
+        "from trl import SFTConfig, SFTTrainer\n"
+        'trainer = SFTTrainer("Qwen/Qwen2.5-0.5B", args=SFTConfig(output_dir="out"), train_dataset=data)\n'
+        "trainer.train()\n"
+    )
+    (here / "run.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
+    (here / "other.sh").write_text("echo nothing\n")
+    outcome = run_cfglint("--verbose", cwd=here)
+    assert "not checked: other.sh" in outcome.err
+    assert "run.sh" not in outcome.err
+
+
 # --- rules and releases ----------------------------------------------------------------------------------------------
 
 

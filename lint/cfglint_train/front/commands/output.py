@@ -111,7 +111,10 @@ def report_gaps(runs: Sequence[Any], result: Result | None = None, named_paths: 
 def format_verbose(result: Result, options: Any) -> Iterator[str]:
     """Yield the lines that `--verbose` adds: why files were skipped, and the releases of the runs."""
     if options.verbose:
+        launches = {os.path.abspath(document.path) for run in result.runs for document, _ in run.main.launches}
         for skipped in result.skipped:
+            if os.path.abspath(skipped.path) in launches:
+                continue  # its runs are checked
             yield f"not checked: {sanitize(skipped.path)}: {sanitize(skipped.reason)}"
         from cfglint_train.reports import releases
 
