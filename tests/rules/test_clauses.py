@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from cfglint_rules.vocabulary.operators import OPERATORS, RELATIONS, WORDS, evaluate_test, list_relations
 from cfglint_rules.vocabulary.table import INHERITED, TableKind, load_clauses, load_table, rename_settings
 from cfglint_train import frameworks
-from cfglint_train.documents.document import MISSING
+from cfglint_train.documents.document import MISSING, Unknown
 from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.plan.fields import get_field
 from tests.support.cases import for_each
@@ -259,6 +259,8 @@ def test_nearly_all_clauses_are_data_alone():
     ({"containing": ["qwen"]}, ["org/Qwen2"], ["llama", 1, MISSING]),
     ({"listing": ["Plugin"]}, [["a.Plugin"]], [["Plugin.b"], "Plugin", [1], MISSING]),
     ({"more-than": 1}, ["a,b", [1, 2]], ["a", [1], 5, MISSING]),
+    ({"with-an-item": {"a": "absent", "b": {"not-in": [1]}}}, [[{"b": 2}], ["c", {"a": None}]],
+     [[], [{"a": 1, "b": 2}, "c"], [{"b": 1}], [{"b": Unknown("x")}], {"b": 2}, MISSING]),
     ({"naming-more-than": ["a"]}, [{"a": 1, "b": 2}], [{"a": 1}, {}, ["b"], "b", MISSING]),
     ({"not": "false"}, [True, MISSING], [False]),
     ({"any": ["zero", "text"]}, [0, "a"], [1, MISSING]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from cfglint_train.documents.document import MISSING
+from cfglint_train.documents.document import MISSING, Unknown
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -99,6 +99,17 @@ def _count_items(value: Any) -> int | None:
     return value.count(",") + 1 if isinstance(value, str) else None
 
 
+def _has_item_like(value: Any, tests: Mapping[str, Test]) -> bool:
+    """Return whether a list has a section whose keys pass their tests; a key with an unknown value fails its test."""
+    for item in value if isinstance(value, list) else ():
+        values = {name: item.get(name, MISSING) for name in tests} if isinstance(item, dict) else {}
+        if values and all(
+            not isinstance(values[name], Unknown) and evaluate_test(test, values[name]) for name, test in tests.items()
+        ):
+            return True
+    return False
+
+
 OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "is": lambda value, word: evaluate_test(word, value),
     "in": lambda value, wanted: any(value == item and type(value) is type(item) for item in wanted),
@@ -113,6 +124,7 @@ OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "matching": _is_match,
     "only": lambda value, test: isinstance(value, list) and len(value) == 1 and evaluate_test(test, value[0]),
     "listing": _has_item_ending,
+    "with-an-item": _has_item_like,
     "more-than": lambda value, limit: (_count_items(value) or 0) > limit,
     "naming-more-than": lambda value, names: isinstance(value, dict) and any(name not in names for name in value),
     "not": lambda value, test: not evaluate_test(test, value),
