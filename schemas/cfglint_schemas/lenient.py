@@ -45,6 +45,11 @@ def build_widener(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
     types, placeholder = loader.accepted_schemas, loader.placeholder
 
     def widen(declaration: Mapping[str, Any], schema: Json) -> Json:
+        if "x-checked-if" in declaration:
+            # Other settings decide whether anything refuses another value: the listed ones are suggestions.
+            listed = [{"enum": schema["enum"]}] if "enum" in schema else schema.get("anyOf", [])
+            plain = {word: schema[word] for word in schema if word not in ("type", "items", "enum", "anyOf")}
+            return {**plain, "anyOf": [*listed, {}]} if listed else plain
         if "x-external" in declaration or "x-unchecked" in declaration or not loader.checks_types:
             unchecked = {
                 word: value for word, value in schema.items() if word not in ("type", "items", *_BOUND_KEYWORDS)

@@ -37,6 +37,9 @@ class CopyCode(Protocol):
     def has_word_beside(self, name: str, module: str) -> bool:
         """Return whether code beside the copy has a name: the folder of a program, or a package that it imports."""
 
+    def has_text(self, word: str) -> bool:
+        """Return whether code of the copy, or of a package beside it, has a word as a string."""
+
     def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
         """Return the values that calls of `callee_name` in a function pass as a keyword argument.
 

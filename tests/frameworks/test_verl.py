@@ -39,6 +39,9 @@ BASE = (
     "trainer.save_freq=20",
 )
 
+KL_LOSS = "actor_rollout_ref.actor.use_kl_loss=True"
+DYNAMIC = "actor_rollout_ref.actor.use_dynamic_bsz=True"
+
 
 def write_command(folder: Path, *words: str, release: str = "0.9.1", program: str = "verl.trainer.main_ppo") -> Path:
     lines = " \\\n    ".join((f"python3 -m {program}", *BASE, *words))
@@ -128,6 +131,67 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
     write_command(tmp_path, *quoted, release=release)
     messages = list_messages(tmp_path, *(("KEY001", "KEY002", "KEY006") if code == "KEY" else (code,)))
     assert (messages == []) if expected is None else any(expected in message for message in messages)
+
+
+@for_each(("words", "release", "expected"), [
+    (("algorithm.adv_estimator=grop",), "0.9.1", "`algorithm.adv_estimator` must be a known value such as \"grpo\""),
+    (("algorithm.adv_estimator=grop",), "0.3.0.post1", "`algorithm.adv_estimator` must be one of"),
+    (("algorithm.adv_estimator=gdpo",), "0.7.0", "`algorithm.adv_estimator` must be"),
+    (("algorithm.adv_estimator=gdpo",), "0.7.1", None),
+    (("algorithm.adv_estimator=grop", "trainer.val_only=True"), "0.9.1", None),
+    (("algorithm.adv_estimator=grop", "custom_reward_function.path=mine.py"), "0.6.1", None),
+    (("algorithm.adv_estimator=${oc.env:ESTIMATOR}",), "0.9.1", None),
+    (("actor_rollout_ref.actor.strategy=fsdp3",), "0.9.1", "`actor_rollout_ref.actor.strategy` must be one of"),
+    (("actor_rollout_ref.actor.strategy=fsdp2",), "0.3.0.post1", "must be one of \"fsdp\", \"megatron\""),
+    (("actor_rollout_ref.actor.strategy=automodel",), "0.8.0", None),
+    (("actor_rollout_ref.rollout.name=vlm",), "0.5.0", "must be one of \"hf\", \"vllm\", \"sglang\""),
+    (("actor_rollout_ref.rollout.name=hf",), "0.6.0", "must be one of \"vllm\", \"sglang\""),
+    ((KL_LOSS, "actor_rollout_ref.actor.kl_loss_type=low_var"), "0.9.1", "kl_loss_type` must be a known value"),
+    ((KL_LOSS, "actor_rollout_ref.actor.kl_loss_type=k3+"), "0.7.1", "kl_loss_type` must be"),
+    ((KL_LOSS, "actor_rollout_ref.actor.kl_loss_type=k3+"), "0.8.0", None),
+    (("actor_rollout_ref.actor.kl_loss_type=low_var",), "0.9.1", None),
+    (("algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.type=fix"), "0.9.1", "`algorithm.kl_ctrl.type` must be"),
+    (("actor_rollout_ref.actor.loss_agg_mode=tokenmean",), "0.9.1", "loss_agg_mode` must be one of"),
+    (("critic.optim.lr_scheduler_type=linear",), "0.9.1", None),  # GRPO builds no critic
+    (("critic.optim.lr_scheduler_type=linear", "algorithm.adv_estimator=gae"), "0.9.1", "`critic.optim.lr_scheduler"),
+    (("reward.reward_manager.name=prime",), "0.9.1", "`reward.reward_manager.name` must be one of"),
+    (("reward.reward_manager.name=Own", "reward.reward_manager.source=importlib"), "0.9.1", None),
+    (("reward_model.reward_manager=naiv",), "0.5.0", "`reward_model.reward_manager` must be one of"),
+    (("reward_model.reward_manager=gdpo",), "0.7.1", None),
+    (("reward_model.reward_manager=Own", "reward_model.reward_loop_source=importlib"), "0.7.1", None),
+    (("trainer.logger=[console,wand]",), "0.9.1", "not \"wand\""),
+    (("trainer.logger=console",), "0.9.1", None),
+    (("data.truncation=cut",), "0.6.1", "`data.truncation` must be"),
+    (("trainer.nnodes=one",), "0.3.0.post1", "`trainer.nnodes` must be an integer, not \"one\""),
+    (("trainer.save_freq=null",), "0.9.1", "`trainer.save_freq` must be an integer, not null"),
+    (("trainer.save_freq=0.5",), "0.9.1", None),
+    (("actor_rollout_ref.actor.optim.lr=1e-6a",), "0.9.1", "must be a number, not \"1e-6a\""),
+    (("actor_rollout_ref.actor.optim.lr=1e-6",), "0.9.1", None),
+    (("data.train_batch_size=1e3", "data.max_prompt_length=1_000", "trainer.nnodes=$NODES"), "0.9.1", None),
+    (("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=few",), "0.9.1", "must be an integer or null"),
+    (("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=many",), "0.9.1", None),
+    (("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=many", DYNAMIC), "0.9.1", "must be an integer, not \"many\""),
+])  # fmt: skip
+def test_values_that_the_code_refuses_are_errors(words, release, expected, tmp_path):
+    write_command(tmp_path, *(f"'{word}'" if "$N" not in word else word for word in words), release=release)
+    messages = list_messages(tmp_path, "KEY004")
+    assert messages == [] if expected is None else [message for message in messages if expected in message]
+
+
+def test_words_of_a_known_later_release_or_without_a_pin_are_no_errors(tmp_path):
+    write_command(tmp_path, "algorithm.adv_estimator=gdpo", "actor_rollout_ref.rollout.name=vlm")
+    text = (tmp_path / "run.sh").read_text()
+    (tmp_path / "run.sh").write_text(text.partition("\n")[2])
+    [finding] = lint(tmp_path, build_options(select=["KEY004"])).findings
+    assert finding.severity == "warning"
+    assert "no known release of verl has it" in finding.message
+
+
+def test_user_modules_may_register_words(tmp_path):
+    write_command(tmp_path, "algorithm.adv_estimator=grop")
+    text = (tmp_path / "run.sh").read_text()
+    (tmp_path / "run.sh").write_text(text.replace("python3", "VERL_USE_EXTERNAL_MODULES=mine python3"))
+    assert list_messages(tmp_path, "KEY004") == []
 
 
 @for_each(("words", "expected"), [

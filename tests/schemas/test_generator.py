@@ -906,6 +906,121 @@ def test_verl_trees_are_composed_and_dataclasses_add_their_fields() -> None:
     assert table.definitions["ppo_megatron_trainer"].keys["trainer"].schema == {"$ref": "#/$defs/trainer"}
 
 
+VERL_CHECKS = {
+    "verl/trainer/config/ppo_trainer.yaml": """
+        actor_rollout_ref:
+          actor: {_target_: verl.workers.config.Actor, mode: a, style: null, size: 1, kl_loss_type: kl, strategy: fsdp}
+        algorithm: {adv_estimator: gae, kl_penalty: kl}
+        trainer: {nnodes: 1, save_freq: -1}
+    """,
+    "verl/workers/config.py": """
+        from dataclasses import dataclass
+        class Base:
+            def __post_init__(self):
+                assert self.style in ["x", "y"]
+        @dataclass
+        class Actor(Base):
+            mode: str = "a"
+            style: str = None
+            size: int = 1
+            def __post_init__(self):
+                valid = ["a", "b"]
+                if self.mode not in valid:
+                    raise ValueError(self.mode)
+                if self.style is not None:
+                    assert self.style in ("x", "y", "z")
+                if self.mode == "a":
+                    assert self.size in (1, 2)
+                super().__post_init__()
+    """,
+    "verl/trainer/main_ppo.py": """
+        def run(config):
+            actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+            pool = [config.trainer.n_gpus_per_node] * config.trainer.nnodes
+            if config.actor_rollout_ref.actor.strategy in {"fsdp", "fsdp2"}:
+                return 1
+            elif config.actor_rollout_ref.actor.strategy == "megatron" or self.actor.strategy == "x":
+                return 2
+            elif config.actor_rollout_ref.actor.strategy == "gone":
+                raise NotImplementedError("gone")
+            else:
+                raise NotImplementedError
+        run(None)
+    """,
+    "verl/trainer/ppo/core_algos.py": """
+        from enum import Enum
+        class Estimator(str, Enum):
+            GAE = "gae"
+        @register_adv_est(Estimator.GAE)
+        def gae(): ...
+        @register_adv_est("grpo")
+        def grpo(): ...
+        def kl_penalty(left, right, kl_penalty):
+            if kl_penalty in ("kl", "k1"):
+                return left
+            if kl_penalty == "full":
+                raise NotImplementedError
+            raise NotImplementedError
+    """,
+}
+
+
+def test_verl_checks_are_read_from_branches_registries_and_dataclasses() -> None:
+    files = {path: textwrap.dedent(text).lstrip("\n") for path, text in VERL_CHECKS.items()}
+    table = verl.read("verl", Source(SourceTree("verl", "1.0", files)))
+    actor = table.definitions["actor_rollout_ref.actor"].keys
+    trained = {"=trainer.val_only": "off"}
+    assert actor["mode"].schema["enum"] == ["a", "b"]
+    assert actor["style"].schema["enum"] == ["x", "y", "z", None]
+    assert "enum" not in actor["size"].schema  # the mode decides
+    assert actor["kl_loss_type"].schema["enum"] == ["kl", "k1"]
+    assert actor["kl_loss_type"].schema["x-checked-if"]["=actor_rollout_ref.actor.use_kl_loss"] == "true"
+    assert actor["strategy"].schema["enum"] == ["fsdp", "fsdp2", "megatron", "x"]
+    estimator = table.definitions["algorithm"].keys["adv_estimator"].schema
+    assert estimator["enum"] == ["gae", "grpo"]
+    assert estimator["x-registry"] is True
+    trainer = table.definitions["trainer"].keys
+    assert trainer["nnodes"].schema == {"default": 1, "type": "integer", "x-checked-if": trained}
+    assert trainer["save_freq"].schema == {"type": "integer", "default": -1, "x-unchecked": True}
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [
+        ("verl/trainer/ppo/core_algos.py", "    raise NotImplementedError\n", "    return right\n"),  # any word
+        ("verl/trainer/ppo/core_algos.py", '("kl", "k1")', "find_words()"),
+        ("verl/trainer/ppo/core_algos.py", '"grpo"', "find_name()"),
+        (
+            "verl/trainer/main_ppo.py",
+            "else:\n        raise NotImplementedError",
+            "else:\n        return 3\n    raise OSError",
+        ),
+        ("verl/trainer/main_ppo.py", '== "gone"', ".startswith('own')"),
+        (
+            "verl/trainer/ppo/core_algos.py",
+            '    if kl_penalty == "full"',
+            "    if is_own(): return 1\n    if kl_penalty == 'f'",
+        ),
+    ],
+)
+def test_verl_words_of_code_that_refuses_nothing_for_sure_are_not_stated(place: str, old: str, new: str) -> None:
+    files = {path: textwrap.dedent(text).lstrip("\n") for path, text in VERL_CHECKS.items()}
+    head, found, tail = files[place].rpartition(old)
+    assert found
+    before = verl.read("verl", Source(SourceTree("verl", "1.0", files)))
+    after = verl.read("verl", Source(SourceTree("verl", "1.0", {**files, place: head + new + tail})))
+
+    def list_words(table: ReleaseTable) -> set[tuple[str, str]]:
+        return {
+            (name, key)
+            for name, definition in table.definitions.items()
+            for key, fact in definition.keys.items()
+            if "enum" in fact.schema
+        }
+
+    assert list_words(after) < list_words(before)
+
+
 @pytest.mark.parametrize(
     "files",
     [

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.readers.verl_checks import NUMBER_CHECKS
 from cfglint_schemas.status import Context, Route
 from cfglint_schemas.vocabulary import Vocabulary, load
 from tests.support import oracle
@@ -22,6 +23,19 @@ from tests.support.releases import fetch_source
 
 SETS = 200
 OLDER = ("0.3.0.post1", "0.4.1", "0.5.0", "0.6.1", "0.7.1", "0.8.0")
+CHECKED_WORDS = (
+    "algorithm.adv_estimator",
+    "algorithm.kl_penalty",
+    "algorithm.kl_ctrl.type",
+    "actor_rollout_ref.actor.kl_loss_type",
+    "actor_rollout_ref.actor.loss_agg_mode",
+    "actor_rollout_ref.actor.policy_loss.loss_mode",
+    "actor_rollout_ref.rollout.name",
+    "reward_model.reward_manager",
+    "reward.reward_manager.name",
+    "trainer.logger",
+)
+STRANGE_WORDS = ("grop", "low_var", "vlm", "full", "hf", "k3+", "prime", "gdpo")
 MICRO = "ppo_micro_batch_size_per_gpu"
 BASE = (
     "actor_rollout_ref.rollout.name=vllm",
@@ -177,3 +191,45 @@ def test_context_selects_the_trainer() -> None:
     route = ("actor_rollout_ref", "actor", "megatron", "tensor_model_parallel_size")
     assert is_in_tree(vocabulary.find_fact(route, "0.9.1", megatron))
     assert not is_in_tree(vocabulary.find_fact(route, "0.9.1"))
+
+
+def list_word_questions(release: str) -> list[tuple[dict[str, str], bool]]:
+    """Return the words of every release for each setting, and whether the vocabulary says that a release takes them."""
+    vocabulary = load("verl")
+    questions = []
+    for name in CHECKED_WORDS:
+        facts = [vocabulary.find_fact(tuple(name.split(".")), other) for other in vocabulary.releases]
+        words = {word for fact in facts if fact is not None for word in fact.get_schema().get("enum", ()) if word}
+        fact = vocabulary.find_fact(tuple(name.split(".")), release)
+        if fact is None or fact.resolve_status().kind != "present" or "enum" not in fact.get_schema():
+            continue
+        for word in sorted(words.union(STRANGE_WORDS)):
+            questions.append(({"check": name, "word": word}, word in fact.get_schema()["enum"]))
+    return questions
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("release", load("verl").releases)
+def test_the_code_of_each_release_accepts_the_words_of_the_vocabulary_and_no_others(release: str) -> None:
+    oracle.require_module("hydra")
+    questions = list_word_questions(release)
+    command = [sys.executable, str(oracle.ORACLES / "verl_words.py"), str(fetch_source("verl", release, "verl"))]
+    lines = "".join(json.dumps(question) + "\n" for question, _ in questions)
+    process = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    answers = [json.loads(line) for line in process.stdout.splitlines()]
+    judged = [
+        (*pair, answer) for pair, answer in zip(questions, answers, strict=True) if answer["accepted"] is not None
+    ]
+    assert [row for row in judged if row[1] is not row[2]["accepted"]] == []
+    assert len(judged) > 75
+
+
+def test_each_number_that_a_release_computes_with_has_the_expression_in_its_code() -> None:
+    vocabulary = load("verl")
+    for check in NUMBER_CHECKS:
+        facts = [vocabulary.find_fact(tuple(check.name.split(".")), release) for release in vocabulary.releases]
+        present = [fact for fact in facts if fact is not None and fact.resolve_status().kind == "present"]
+        declared = [fact for fact in present if "x-absent" not in fact.get_schema()]
+        assert len(declared) > 8, check.name
+        assert all("x-checked-if" in fact.get_schema() for fact in declared), check.name

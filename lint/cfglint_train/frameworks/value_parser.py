@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import Route
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cfglint_train.frameworks.lens import Config
 
 
 def extract_enumeration(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a schema's enumeration without its other constraints, or None if it has no enumeration.
 
-    The type of a list stays: the enumeration is then that of its items.
+    The type of a list stays: the enumeration is then that of its items. So does the mark of a registry.
     """
     if "enum" not in schema:
         return None
-    return {"enum": schema["enum"], **({"type": "array"} if schema.get("type") == "array" else {})}
+    kept = {word: schema[word] for word in ("enum", "x-registry") if word in schema}
+    return {**kept, **({"type": "array"} if schema.get("type") == "array" else {})}
 
 
 class ValueParser:
@@ -37,6 +41,10 @@ class ValueParser:
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """Return the part of a setting's schema that the framework enforces, or None if it enforces none."""
         return extract_enumeration(schema) if "x-unchecked" in schema else schema
+
+    def has_user_code(self, config: Config) -> bool:
+        """Return whether a setting or a variable makes the framework load a user's module."""
+        return False
 
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
         """Return whether a value is accepted, or None if the loader's types decide."""

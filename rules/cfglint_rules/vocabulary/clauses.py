@@ -134,8 +134,8 @@ def match_rows(
 
 def _is_match(row: Row, settings: Settings) -> bool:
     return (
-        _check_tests(row["when"], settings)
-        and ("either" not in row or any(_check_tests(tests, settings) for tests in row["either"]))
+        check_tests(row["when"], settings)
+        and ("either" not in row or any(check_tests(tests, settings) for tests in row["either"]))
         and ("each" not in row or bool(_list_given(row["each"], settings)))
         and ("also" not in row or _load_condition(row["also"], settings.config.framework)(settings.get_value))
     )
@@ -221,7 +221,8 @@ def _list_tested_names(row: Row) -> Iterator[str]:
     return (name for tests in (row["when"], *row.get("either", ())) for name in tests if not name.startswith("@"))
 
 
-def _check_tests(tests: Mapping[str, Test], settings: Settings) -> bool:
+def check_tests(tests: Mapping[str, Test], settings: Settings) -> bool:
+    """Return whether all settings pass their tests; a setting with an unknown value passes none."""
     for name, test in tests.items():
         value = settings.get_value(name)
         if isinstance(value, Unknown) or not evaluate_test(test, value):

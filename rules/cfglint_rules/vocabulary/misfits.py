@@ -24,6 +24,8 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.mutations.mutations import get_mutations
 
 BY_TRAINER: Final = "x-trainer"
+CHECKED_IF: Final = "x-checked-if"
+"""Schema keyword of the conditions, as clauses have them, with which the framework checks the value."""
 REGISTRY: Final = "x-registry"
 """Schema keyword of words that a release registers; later releases and users add further words."""
 _TEMPLATE_MARK: Final = r"\{\w+\}|\{\{[^{}]*\}\}"
@@ -56,7 +58,7 @@ def find_expected_schema(occurrence: KeyOccurrence, keys: Keys) -> Schema | None
         words := list_accepted_words(keys, fact), value
     ):
         return {"enum": words, BY_TRAINER: True}
-    if spelling is not None:
+    if spelling is not None and CHECKED_IF not in fact.get_schema():
         fact.valid_spellings.add(spelling)
     return None
 
@@ -66,8 +68,10 @@ def _is_excused(occurrence: KeyOccurrence, schema: Schema) -> bool:
     mutations = get_mutations(occurrence.config)
     return (
         (occurrence.value is None and mutations.is_custom(()))  # an empty value in a file that a script fills
-        or (REGISTRY in schema and _is_registered_later(occurrence))
+        or (REGISTRY in schema and (_is_registered_later(occurrence) or _has_user_code(occurrence.config)))
         or _is_compared_in_copy(occurrence)
+        or _is_named_in_copy(occurrence)
+        or _is_refused_by_clause(occurrence)
         or _is_template_mark(occurrence)
         or _is_name_placeholder(occurrence, schema)
         or mutations.is_changed(occurrence.route)
@@ -99,6 +103,30 @@ def _is_compared_in_copy(occurrence: KeyOccurrence) -> bool:
     if copy is None or not isinstance(value, str) or not isinstance(key, str) or is_fatal(occurrence):
         return False
     return copy.code.has_condition((key, value), stops=False)
+
+
+def _is_named_in_copy(occurrence: KeyOccurrence) -> bool:
+    """Return whether a value that only some settings check is a text in the code of a copy, which may handle it."""
+    copy, value, fact = occurrence.config.evidence.vocabulary, occurrence.value, occurrence.fact
+    if copy is None or fact is None or CHECKED_IF not in fact.get_schema():
+        return False
+    return any(
+        isinstance(item, str) and copy.code.has_text(item) for item in (value if isinstance(value, list) else [value])
+    )
+
+
+def _is_refused_by_clause(occurrence: KeyOccurrence) -> bool:
+    """Return whether KEY006 reports a value that only some settings check, with a remedy of its own."""
+    from cfglint_rules.vocabulary.clauses import find_refused_keys  # few values are refused
+
+    is_checked_by_condition = occurrence.fact is not None and CHECKED_IF in occurrence.fact.get_schema()
+    return is_checked_by_condition and bool(find_refused_keys(occurrence.config, (occurrence,)))
+
+
+def _has_user_code(config: Config) -> bool:
+    """Return whether the run loads a user's module, which may register words."""
+    keys = get_checked_keys(config)
+    return keys is not None and keys.has_user_code(config)
 
 
 def _is_registered_later(occurrence: KeyOccurrence) -> bool:
@@ -179,7 +207,17 @@ def is_accepted_by_any(config: Config, schemas: list[Schema | None], value: Any)
 def _get_checked_schema(config: Config, schema: Schema, name: str) -> Schema | None:
     """Return the part of a schema that the framework enforces, or None if it enforces none."""
     keys = get_checked_keys(config)
-    return None if keys is None else keys.extract_enforced(schema, name)
+    if keys is None or (CHECKED_IF in schema and not _is_checked(config, keys, schema[CHECKED_IF])):
+        return None
+    return keys.extract_enforced(schema, name)
+
+
+def _is_checked(config: Config, keys: Keys, conditions: Schema) -> bool:
+    """Return whether the framework's own trainer runs, with settings with which it checks a value."""
+    from cfglint_rules.vocabulary.clauses import check_tests  # few values are checked by condition
+    from cfglint_rules.vocabulary.settings import Settings
+
+    return keys.has_trainer(config, is_inherited=False) and check_tests(conditions, Settings(config))
 
 
 def is_accepted_by_framework(config: Config, schema: Schema, value: Any) -> bool:

@@ -8,6 +8,8 @@ the way the framework does:
 - OmegaConf (OLMo) converts to the type of the field
 - argparse (OpenRLHF) converts each word of the command
 - LLaMA-Factory's parser does not convert anything
+- verl checks words where it uses them, and stops at a word where it computes with a number. Only settings that the run
+  certainly uses are checked: `kl_loss_type` with `use_kl_loss`, the critic's only if there is a critic
 
 TRL refuses each unknown loss in a list of losses (`loss_type`) when it computes the first loss.
 
@@ -51,23 +53,25 @@ These values are not reported:
 - placeholders that a script replaces (`{rate}`, `__RATE__`, or the key's own name in capitals if no valid value of the
   key is in capitals)
 - attention kernels from the Hub
+- words of verl's registries if the run imports a module of the user (`custom_reward_function.path`)
 
 These are warnings:
 
 - words that the HF Trainer or transformers does not have, because other releases may have them
-- a template that no known LLaMA-Factory release has, if the release is not stated: each release adds templates, and
-  users register their own
+- a template that no known LLaMA-Factory release has, or a word that no known verl release registers, if the release is
+  not stated: releases add words, and users register their own
 - an invalid value in a data set entry that the framework then reads as another kind of data set, without this key
 
 If the repository contains a copy of the framework, words that the copy's code compares the setting with are accepted,
-unless the code rejects them.
+unless the code rejects them. In a copy of verl, a word that the code contains as a text is accepted, too.
 
 If a fork may be in use, unknown words of an enumeration are left to KEY001, and every other finding is a warning.
 
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
 (parse_dict) and `training_args.py`, 4.57.3 and 5.23.0 `modeling_utils.py` (get_correct_attn_implementation);
-LLaMA-Factory 0.9.5 `hparams/`, `data/template.py` (get_template_and_fix_tokenizer); TRL 0.20.0 to 1.16.0
+LLaMA-Factory 0.9.5 `hparams/`, `data/template.py` (get_template_and_fix_tokenizer); verl 0.3.0.post1 to 0.9.1
+`trainer/ppo/core_algos.py`, `trainer/main_ppo.py`, `workers/config/`, `workers/rollout/base.py`; TRL 0.20.0 to 1.16.0
 `trainer/dpo_trainer.py` (dpo_loss, _compute_loss).
 """
 

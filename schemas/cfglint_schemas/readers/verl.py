@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from posixpath import dirname, join, normpath
 from typing import Any, Final
 
+from cfglint_schemas.readers.checks import Words, find_field_words
 from cfglint_schemas.readers.hydra import ConfigFolder, Tree
 from cfglint_schemas.readers.source import Class, Field, Source, UndecidedError, collect_fields
 from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_schemas.readers.types import Fragment, convert_annotation, find_default
+from cfglint_schemas.readers.verl_checks import Checks, Conditions, find_building_conditions
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
 
@@ -161,6 +163,7 @@ class _TreeReader:
         """Find the groups that the release builds as dataclasses, and the keys that its code reads."""
         self.definitions: dict[str, Definition] = {}
         self._source = source
+        self._checks = Checks(source)
         self._own_trees = [entry.tree for entry in entries if entry.is_own]
         self._earlier: list[_Entry] = []
         self._built = frozenset(_find_built(source))
@@ -184,7 +187,8 @@ class _TreeReader:
             return TableKey({"$ref": f"#/$defs/{self._name_mapping(entry, route, value, is_built)}", **files})
         if route[-1] == _TARGET:
             return TableKey({"type": "string", "x-computed": True, "x-unchecked": True})
-        return TableKey(_describe_value(value, field))
+        schema = _describe_value(value, field)
+        return TableKey(schema if entry.name.startswith("sft") else self._checks.add(route, schema))
 
     def _name_mapping(self, entry: _Entry, route: tuple[str, ...], value: Tree, is_built: bool) -> str:
         """Return the name of a mapping's definition, and read it if it is new."""
@@ -201,6 +205,10 @@ class _TreeReader:
         for key, field in fields.items():
             if key not in keys and not key.startswith("_"):
                 keys[key] = TableKey({**_describe_field(field), "x-absent": True})
+        conditions = find_building_conditions(route)
+        for key, words in (find_field_words(class_) if class_ is not None and conditions is not None else {}).items():
+            if key in keys:
+                keys[key] = TableKey(_add_words(keys[key].schema, words, conditions or {}))
         if not fields:
             self._add_read_keys(entry, route, keys)
         is_passed_on = any(map(_PASSED_ON.fullmatch, route))
@@ -328,6 +336,12 @@ def _describe_value(value: Any, field: Field | None) -> Fragment:
     if not schema and value is not None:
         schema = {"type": _KINDS[type(value)]}
     return {**schema, "default": value, "x-unchecked": True}
+
+
+def _add_words(schema: Fragment, words: Words, conditions: Conditions) -> Fragment:
+    """Return the schema of a field whose dataclass refuses all but some words."""
+    rest = {word: value for word, value in schema.items() if word not in ("type", "x-registry", "x-checked-if")}
+    return {**rest, "enum": words, **({"x-checked-if": dict(conditions)} if conditions else {})}
 
 
 def _describe_field(field: Field) -> Fragment:

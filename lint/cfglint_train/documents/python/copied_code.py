@@ -87,13 +87,22 @@ class CopiedCode:
         word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
         return any(map(word.search, self._programs[top]))
 
-    def _search_reads(self, name: str) -> bool:
+    def has_text(self, word: str) -> bool:
+        """Return whether code of the copy, or of a package beside it, has a word as a string."""
+        quoted = [mark + word.encode("utf-8", "surrogatepass") + mark for mark in (b'"', b"'")]
+        texts = (*self._load_files().values(), *self._load_beside())
+        return any(text in other for other in texts for text in quoted)
+
+    def _load_beside(self) -> list[bytes]:
         if self._beside is None:
             self._beside = list(_read_beside(self._folder, self._load_files().values()))
+        return self._beside
+
+    def _search_reads(self, name: str) -> bool:
         key = rb"(?:\.|(?:\.get\(|\[)\s*[\"'])" + re.escape(name.encode()) + rb"\b"
         inside = re.compile(rb"\b(?:config|cfg)" + key)
         outside = re.compile(rb"(?:config|cfg)(?:\.\w+|\[[\"']\w+[\"']\])*" + key)
-        return any(map(inside.search, self._load_files().values())) or any(map(outside.search, self._beside))
+        return any(map(inside.search, self._load_files().values())) or any(map(outside.search, self._load_beside()))
 
     def _load_files(self) -> dict[str, bytes]:
         if self._texts is None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import eq
 
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_train.documents.document import MISSING, Delete, Document, Rename, Route, Unknown
 from cfglint_train.documents.shell.composed import NAME_OPTIONS
+from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Argument, Invocation, locate_prefix
 from cfglint_train.documents.shell.words import Word
-from cfglint_train.foundation.typed import Any
+from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.evidence import LaunchedKey
 from cfglint_train.frameworks.flag_parser import RefusedWord
 from cfglint_train.frameworks.interpolation import resolve_default_text
@@ -27,6 +28,7 @@ from cfglint_train.frameworks.verl.commands import (
     list_late_overrides,
     list_refused_files,
 )
+from cfglint_train.frameworks.verl.names import USER_CODE
 from cfglint_train.frameworks.verl.options import find_unknown_options
 from cfglint_train.frameworks.verl.overrides import parse_head, parse_value
 from cfglint_train.frameworks.verl.recognise import extends_only_package
@@ -45,6 +47,7 @@ from cfglint_train.frameworks.verl.settings import (
     is_complete,
     is_in_tree,
     is_sft,
+    is_stated,
     resolve_value,
 )
 from cfglint_train.frameworks.verl.words import (
@@ -56,6 +59,8 @@ from cfglint_train.frameworks.verl.words import (
     list_words,
 )
 from cfglint_train.plan.origin import Place
+
+_MODULES_VARIABLE: Final = "VERL_USE_EXTERNAL_MODULES"
 
 
 class VerlKeys(Keys):
@@ -105,6 +110,27 @@ class VerlKeys(Keys):
     def has_trainer(self, config: Config, is_inherited: bool) -> bool:
         """Return whether verl's own trainer checks the settings, not one of a recipe or a fork."""
         return has_own_trainer(config)
+
+    def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
+        """Return True for a number, or a text that is one, where one is expected: only words stop verl for sure."""
+        types = schema.get("type", ())
+        if "enum" in schema or not {"integer", "number"} & {*([types] if isinstance(types, str) else types)}:
+            return None
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return None
+        return True
+
+    def has_user_code(self, config: Config) -> bool:
+        """Return whether the trainer or its workers import a user's module."""
+        invocation, document = get_invocation(config), config.document
+        variables = (
+            document.collect_environment(invocation)
+            if invocation is not None and isinstance(document, ShellDocument)
+            else {}
+        )
+        return _MODULES_VARIABLE in variables or is_stated(config, *USER_CODE)
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
         """Report a command whose program the release lacks."""

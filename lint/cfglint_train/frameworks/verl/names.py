@@ -204,3 +204,15 @@ SAVE_FREQUENCY: Final = ("trainer.save_freq",)
 TEST_FREQUENCY: Final = ("trainer.test_freq", "trainer.val_freq")
 KEEP: Final = ("trainer.max_actor_ckpt_to_keep", "trainer.max_ckpt_to_keep", "trainer.save_limit")
 FOLDER: Final = ("trainer.default_local_dir", "trainer.save_checkpoint_path")
+
+USER_CODE: Final = (
+    "actor_rollout_ref.model.external_lib",
+    "critic.model.external_lib",
+    "custom_reward_function.path",
+    "reward.custom_reward_function.path",
+    "reward_manager.module.path",
+    "reward.reward_manager.module.path",
+    "data.custom_cls.path",
+    "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+)
+"""Settings that make the trainer or its workers import a user's module, which may register words."""
