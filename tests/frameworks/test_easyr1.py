@@ -142,6 +142,21 @@ def test_keys_of_the_file_and_of_the_words_are_checked(settings, words, refused,
     assert [refused in finding.message for finding in findings if finding.severity == "error"] == [True] * bool(refused)
 
 
+@for_each(("settings", "words", "refused"), [
+    ({"trainer.logger": ["console", "file"]}, (), []),
+    ({"trainer.logger": ["console", "files"]}, (), ["trainer.logger"]),
+    ({"algorithm.kl_penalty": "low_var"}, (), ["algorithm.kl_penalty"]),
+    ({"algorithm.kl_type": "fix"}, (), ["algorithm.kl_type"]),
+    ({"algorithm.kl_penalty": "low_var", "algorithm.disable_kl": True}, (), []),
+    ({"algorithm.kl_penalty": "low_var"}, ("algorithm.disable_kl=true",), []),
+    ({"algorithm.kl_penalty": "low_var"}, ("trainer.val_only=true",), []),
+])  # fmt: skip
+def test_words_that_only_some_settings_check(settings, words, refused, tmp_path):
+    write_run(tmp_path, settings, *words)
+    messages = [finding.message for finding in lint(tmp_path, build_options(select=["KEY004"])).findings]
+    assert [message.split("`")[1] for message in messages] == refused
+
+
 def test_releases_of_easyr1_are_not_those_of_verl(tmp_path):
     file = write_run(tmp_path, {"worker.actor.ulysses_sequence_parallel_size": 2}, release="0.3.1")
     (finding,) = lint(tmp_path, build_options(select=["KEY"])).findings
