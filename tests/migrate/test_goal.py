@@ -23,7 +23,7 @@ def test_a_name_alone_is_its_newest_release(name: str) -> None:
 
 def test_transformers_is_for_the_frameworks_whose_keys_rest_on_it() -> None:
     target = parse_goal(["transformers"])
-    assert target.to == {"transformers": load("llamafactory").packages["transformers"][-1]}
+    assert target.to == {"transformers": load("transformers").packages["transformers"][-1]}
     assert target.frameworks == {"hf_scripts", "llamafactory", "trl"}
     assert target.find_package("llamafactory") == "transformers"
     assert parse_goal(["transformers=5.6.0", "llamafactory=0.9.5"]).find_package("llamafactory") == "llamafactory"
