@@ -28,7 +28,7 @@ _CODE_STATUSES: Final = frozenset(("ignored", "requires", "deprecated"))
 class CopyCode(Protocol):
     """Lookups in the code of a vendored copy: the conditions and calls that use keys."""
 
-    def has_condition(self, words: Collection[str], stops: bool) -> bool:
+    def has_condition(self, words: Collection[str], stops: bool, calls: bool = False) -> bool:
         """Return whether a condition contains all `words`; with `stops`, only conditions that end the program count."""
 
     def can_read(self, name: str) -> bool:

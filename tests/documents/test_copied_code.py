@@ -39,7 +39,7 @@ if self.reference:
 )
 def test_a_name_may_have_its_group(tmp_path: Path, words: tuple[str, ...], is_there: bool) -> None:
     (tmp_path / "trainer.py").write_text(SOURCE, encoding="utf-8")
-    assert CopiedCode(str(tmp_path)).has_condition(words, stops=True) is is_there
+    assert CopiedCode(str(tmp_path)).has_condition(words, stops=True, calls=True) is is_there
 
 
 CLASSES = """

@@ -73,7 +73,12 @@ def test_a_variable_that_another_function_sets_is_unknown_in_a_body():
     assert (isinstance(values["--x"], Unknown), values["--y"]) == (True, "3")
 
 
-def test_each_call_has_its_own_words_in_one_place():
+def test_a_word_of_the_call_overrides_one_of_the_function():
+    document = parse_script('train() { python train.py --x 1 "$@"; }\ntrain --x 2\ntrain --y 1 --y 2\n')
+    assert [entry.name for _, entry, _ in document.find_duplicate_keys()] == ["--y"]
+
+
+def test_each_call_has_its_own_words():
     document = parse_script(SCRIPTS["numbered"])
     runs = [invocation for invocation in document.invocations if invocation.program == "a.py"]
     assert [[word.text for word in run.words] for run in runs] == [

@@ -301,7 +301,7 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
     copy = settings.config.evidence.vocabulary
     if copy is None:
         return scope
-    if clause.guard and copy.code.has_condition(clause.guard, stops=True):
+    if clause.guard and copy.code.has_condition(clause.guard, stops=True, calls=True):
         return None
     is_refusal = clause.severity == "error"
     words = set(_list_tested_words(row, settings))

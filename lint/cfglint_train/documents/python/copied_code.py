@@ -1,7 +1,7 @@
 """Source of a framework that is copied into the repository: conditions on settings and arguments of calls.
 
-Conditions come from `assert`, `if` and `elif`, and from calls of functions that raise. An assert, such a call and a
-branch that raises count as stopping the program.
+Conditions come from `assert`, `if` and `elif`, and from calls of functions that raise. An assert and a branch that
+raises count as stopping the program; a call of a function that raises does so for some values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation import filesystem, regular_files
 from cfglint_train.foundation.expressions import compile_on_use
-from cfglint_train.foundation.typed import Final
+from cfglint_train.foundation.typed import Final, Literal
 
 _WHOLE: Final = ("config", "cfg", "args")
 """Ends of the names of attributes that hold a whole configuration, not a group of it."""
@@ -29,6 +29,10 @@ MAX_READ: Final = 8 * 2**20
 """Maximum total bytes that are read from a copy."""
 
 
+Condition = tuple[frozenset[str], Literal["stop", "call", "test"]]
+"""Words of a condition, and whether it stops the program: always, by a call of a function that raises, or not."""
+
+
 class CopiedCode:
     """The Python files below a folder; they are read on the first query."""
 
@@ -39,17 +43,18 @@ class CopiedCode:
         self._beside: list[bytes] | None = None
         self._programs: dict[str, list[bytes]] = {}
         self._reads: dict[str, bool] = {}
-        self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
-        self._answers: dict[tuple[frozenset[str], bool], bool] = {}
+        self._conditions: dict[str, list[Condition]] = {}
+        self._answers: dict[tuple[frozenset[str], bool, bool], bool] = {}
         self._passed_values: dict[tuple[str, str, str], frozenset[object] | None] = {}
 
-    def has_condition(self, words: Collection[str], stops: bool) -> bool:
+    def has_condition(self, words: Collection[str], stops: bool, calls: bool = False) -> bool:
         """Return whether one condition contains all `words`: names of settings and the values compared with them.
 
         A name may have its group before it (`critic.lr`), which a name on a variable (`self.lr`) matches too. With
-        `stops`, only asserts and conditions that lead to a raise count.
+        `stops`, only asserts and conditions that lead to a raise count. With `calls`, calls of functions that raise are
+        conditions, too.
         """
-        query = (frozenset(words), stops)
+        query = (frozenset(words), stops, calls)
         if query not in self._answers:
             self._answers[query] = bool(words) and self._search_conditions(*query)
         return self._answers[query]
@@ -109,15 +114,16 @@ class CopiedCode:
             self._texts = dict(_read_files(self._folder))
         return self._texts
 
-    def _search_conditions(self, words: frozenset[str], stops: bool) -> bool:
+    def _search_conditions(self, words: frozenset[str], stops: bool, calls: bool) -> bool:
         for path, text in self._load_files().items():
             if not all(word.rpartition(".")[2].encode("utf-8", "surrogatepass") in text for word in words):
                 continue
             if path not in self._conditions:
                 self._conditions[path] = _parse_conditions(text)
             if any(
-                (is_stop or not stops) and all(_has_word(condition, word) for word in words)
-                for condition, is_stop in self._conditions[path]
+                (kind == "stop" or (calls and kind == "call") or (not stops and kind == "test"))
+                and all(_has_word(condition, word) for word in words)
+                for condition, kind in self._conditions[path]
             ):
                 return True
         return False
@@ -148,7 +154,7 @@ def _read_files(folder: str) -> Iterator[tuple[str, bytes]]:
         yield path, text
 
 
-def _parse_conditions(text: bytes) -> list[tuple[frozenset[str], bool]]:
+def _parse_conditions(text: bytes) -> list[Condition]:
     try:
         tree = _parse_tree(text)
         functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
@@ -191,7 +197,7 @@ def _raises(function: ast.FunctionDef) -> bool:
 
 def _find_conditions(
     body: Iterable[ast.stmt], outer_words: frozenset[str], refusing: frozenset[str], owner: str = ""
-) -> Iterator[tuple[frozenset[str], bool]]:
+) -> Iterator[Condition]:
     """Yield the words of each condition and its enclosing branches, and whether the condition stops the program.
 
     A call of one of the functions in `refusing` is a condition on its arguments. `owner`: the class that the statements
@@ -199,15 +205,15 @@ def _find_conditions(
     """
     for statement in body:
         if isinstance(statement, ast.Assert):
-            yield outer_words | _collect_words(statement.test, owner), True
+            yield outer_words | _collect_words(statement.test, owner), "stop"
         elif isinstance(statement, ast.Raise):
-            yield outer_words, True
+            yield outer_words, "stop"
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             if get_callee_name(statement.value) in refusing:
-                yield outer_words.union(*(_collect_words(item, owner) for item in statement.value.args)), True
+                yield outer_words.union(*(_collect_words(item, owner) for item in statement.value.args)), "call"
         elif isinstance(statement, ast.If):
             branch_words = outer_words | _collect_words(statement.test, owner)
-            yield branch_words, False
+            yield branch_words, "test"
             yield from _find_conditions(statement.body, branch_words, refusing, owner)
             yield from _find_conditions(statement.orelse, outer_words, refusing, owner)
         else:

@@ -257,10 +257,13 @@ class ShellScript(Document):
                 yield route, entry, first
 
     def _is_separate(self, invocation: Invocation, first: Entry, second: Entry) -> bool:
-        """Return whether two options have different conditions, which need not both hold.
+        """Return whether two options are in different commands, or have different conditions, which need not both hold.
 
         Words that are read as keys override earlier ones, so a condition on one of them is enough.
         """
+        places = [self.find_container(entry.key.span) for entry in (first, second)]
+        if places[0] != places[1] and all(kind == "command" for kind, _ in places):
+            return True  # a function's words, which its call overrides
         conditions = invocation.find_condition(first), invocation.find_condition(second)
         is_overriding = invocation.number in self.translators
         return conditions[0] != conditions[1] and (is_overriding or all(conditions))
