@@ -67,7 +67,7 @@ def read_value(config: Config, field: str) -> Any:
         ("heredoc", ["openrlhf.cli.train_sft"]),
         ("slurm", ["openrlhf.cli.train_ppo_ray"]),
         ("shared_heredoc", ["openrlhf.cli.train_rm"]),
-        ("control", ["openrlhf.cli.train_rm", "openrlhf.cli.train_dpo"]),
+        ("control", ["openrlhf.cli.train_dpo", "openrlhf.cli.train_rm"]),
         ("quoted_heredoc", ["openrlhf.cli.train_sft", "openrlhf.cli.train_dpo", "openrlhf.cli.train_rm"]),
         ("launchers", []),
         ("not_a_run", ["openrlhf.cli.lora_combiner", "openrlhf.cli.serve_rm"]),
