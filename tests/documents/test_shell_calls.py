@@ -57,7 +57,6 @@ def test_a_call_is_the_command_that_it_runs(name, tmp_path):
         'run() { shift "$N"; "$@"; }',
         'run() { set -- x "$@"; "$@"; }',
         'run() { while [ $# -gt 4 ]; do shift; done; "$@"; }',
-        'run() { echo "$@"; }',
         'run() { "$@"; }\nrun() { echo no; }',
         'run() { again "$@"; }\nagain() { run "$@"; }',
     ],
@@ -76,6 +75,8 @@ def test_a_variable_that_another_function_sets_is_unknown_in_a_body():
 def test_a_word_of_the_call_overrides_one_of_the_function():
     document = parse_script('train() { python train.py --x 1 "$@"; }\ntrain --x 2\ntrain --y 1 --y 2\n')
     assert [entry.name for _, entry, _ in document.find_duplicate_keys()] == ["--y"]
+    document = parse_script('train() { python train.py "$@" --x 1; }\ntrain --x 2\n')
+    assert [entry.name for _, entry, _ in document.find_duplicate_keys()] == ["--x"]
 
 
 def test_each_call_has_its_own_words():
@@ -85,6 +86,27 @@ def test_each_call_has_its_own_words():
         ["--x", "1", "--y", "8", ""],
         ["--x", "2", "--y", "4", "a b"],
     ]
+
+
+def test_a_function_that_prints_runs_nothing():
+    document = parse_script('log() { echo "$(date) $*" | tee -a log; }\nlog axolotl train a.yaml\n')
+    assert "axolotl" not in [invocation.program for invocation in document.invocations]
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ('main() { run --x "$1"; }\nmain "$@"', None),
+        ('main() { shift; run --x "$1"; }\nmain a "$@"', None),
+        ('main() { run --x "$1"; }\nmain a "$@"', "a"),
+        ('X=1\nf() { run --x $X "$@"; }\nX=2 f', "2"),
+        ("X=1\nf() { run --x $X; }\nX=2 f", "2"),
+        ("X=1\nf() { run --x $X $1; }\nX=$Y f", None),
+    ],
+)
+def test_what_a_call_passes_on_is_unknown_and_what_it_sets_is_known(source, value):
+    (entry,) = [entry for item in parse_script(source).invocations for entry in item.entries if entry.name == "--x"]
+    assert (entry.value.value == value) if value else isinstance(entry.value.value, Unknown)
 
 
 def test_the_environment_of_both_is_given():

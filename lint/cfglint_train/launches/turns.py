@@ -68,8 +68,9 @@ def find_loop_uses(
     for invocation in document.invocations if loops else ():
         if invocation.scope is None or not any(kind == "loop" for kind, _ in invocation.scope.conditions):
             continue
-        before = {variable: words for variable, offset, words in loops if offset < invocation.span.start}
         for index, word in enumerate(invocation.words):
+            at = max(invocation.span.start, word.span.start)  # the word of a function's call is behind the function
+            before = {variable: words for variable, offset, words in loops if offset < at}
             uses = list(_VARIABLE.finditer(word.text))
             if word.is_known or len(uses) != 1 or set("`(") & set(word.text):
                 continue

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import DocumentError
+from cfglint_train.documents.document import DocumentError, Span
 from cfglint_train.documents.shell.commands import Command, Script
+from cfglint_train.documents.shell.outline import Assignment
 from cfglint_train.documents.shell.words import Fragment, Step
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 MAX_CALLS: Final = 100
 """Maximum number of calls in a script that are read."""
+_MAX_COMMANDS: Final = 2_000
+"""Maximum number of commands that the calls of a script run."""
 _MAX_NESTED: Final = 5
 """Maximum depth of functions that call each other."""
 _ARGUMENT: Final = compile_on_use(rb"\$(?:[@*1-9]|\{[@*1-9])")
-_PRINTERS: Final = (b"echo", b"printf", b"exit", b"return", b"local")
+_PRINTERS: Final = (b"echo", b"printf", b"tee", b"date", b"exit", b"return", b"shift", b"true", b":")
 """Commands whose words start no program."""
 
 
@@ -32,6 +35,8 @@ class _Function(Frozen):
     script: Script
     body: SyntaxNode
     step: Step
+    prints: bool
+    """True if the function only prints its arguments."""
 
 
 def expand_calls(script: Script) -> Iterator[Command]:
@@ -55,23 +60,27 @@ def expand_calls(script: Script) -> Iterator[Command]:
 
 
 def _find_functions(script: Script) -> dict[str, _Function]:
-    """Return the functions that are defined once and start programs with their arguments, by name."""
+    """Return the functions that are defined once and use arguments or variables of their calls, by name."""
     count = Counter(name for name, _, _ in script.functions)
+    prefixed = {_get_name(script, node) for node, _, _ in script.simple_commands if _has_prefix(node)}
     functions = {}
     for name, node, _ in script.functions:
         body, step = node.child_by_field_name("body"), ("function", node.id)
         if body is None or count[name] > 1 or step in script.uncalled_functions:
             continue
-        if _ARGUMENT.search(script.text, body.start_byte, body.end_byte) and any(
-            step in chain and not _is_printer(script, command) for command, chain, _ in script.simple_commands
-        ):
-            functions[name] = _Function(script, body, step)
+        if name.encode() in prefixed or _ARGUMENT.search(script.text, body.start_byte, body.end_byte):
+            names = (_get_name(script, command) for command, chain, _ in script.simple_commands if step in chain)
+            functions[name] = _Function(script, body, step, all(inner in _PRINTERS for inner in names))
     return functions
 
 
-def _is_printer(script: Script, command: SyntaxNode) -> bool:
+def _get_name(script: Script, command: SyntaxNode) -> bytes:
     name = command.child_by_field_name("name")
-    return name is not None and script.text[name.start_byte : name.end_byte] in _PRINTERS
+    return b"" if name is None else script.text[name.start_byte : name.end_byte]
+
+
+def _has_prefix(command: SyntaxNode) -> bool:
+    return bool(command.children) and command.children[0].type == "variable_assignment"
 
 
 class _Calls:
@@ -85,6 +94,7 @@ class _Calls:
         """Functions of which a call was not read."""
         self._functions = functions
         self._count = 0
+        self._commands = 0
 
     def expand(self, command: Command, around: tuple[Step, ...] = ()) -> list[Command]:
         """Return the commands that a command runs if it calls a function, else the command itself."""
@@ -92,7 +102,9 @@ class _Calls:
         function = None if name is None or not name.is_known else self._functions.get(name.text)
         if function is None or function.step in around:
             return [command]
-        is_within = len(around) < _MAX_NESTED and self._count < MAX_CALLS
+        if function.prints:
+            return []
+        is_within = len(around) < _MAX_NESTED and self._count < MAX_CALLS and self._commands < _MAX_COMMANDS
         self._count += 1
         body = _read_body(function, command) if is_within else None
         inner = [] if body is None else list(body.list_commands())
@@ -100,6 +112,7 @@ class _Calls:
             self.left.add(function.step)
             return [command]
         self.entered.add(function.step)
+        self._commands += len(inner)
         inner = [item._replace(prefix=(*item.prefix, *command.prefix)) if command.prefix else item for item in inner]
         return [run for item in inner for run in self.expand(item, (*around, function.step))]
 
@@ -118,6 +131,11 @@ def _read_body(function: _Function, call: Command) -> Script | None:
         )
     except DocumentError:
         return None
+    for setting in call.prefix:
+        assignment = Assignment("opaque" if setting.text is None else "string", 0, 0, ())
+        site = setting.span or Span(call.words[0].span.start, call.words[0].span.start)
+        assignment.value = ((Fragment((setting.text or "").encode(), (site,), exact=False),),)
+        body.assignments.setdefault(setting.name, []).insert(0, assignment)
     # What other functions set is as uncertain in the body as outside.
     for name, owners in function.script.owners.items():
         body.owners.setdefault(name, set()).update(owner for owner in owners if function.step not in owner)

@@ -294,16 +294,27 @@ class Script(Outline):
         """Return the arguments after a `shift`, which does nothing if there are too few; None if they are unknown."""
         text = b"1" if shift.node is None else self._get_text(shift.node)
         count = int(text) if text.isdigit() else len(words) + 1
-        if not text.isdigit() or any(word.loose or word.is_optional for word in words[:count]):
+        is_uncertain = any(word.loose or word.is_optional for word in words[:count])
+        if not text.isdigit() or is_uncertain or self._find_outer_number(words, count):
             return None
         return words[count:] if count <= len(words) else words
+
+    def _find_outer_number(self, words: tuple[Word, ...], number: int) -> int:
+        """Return the number that an argument of the function has in the script around the call, or 0.
+
+        `words`: the arguments of the function that are left. Those behind a `"$@"` of the call are the script's own.
+        """
+        if self.call is None or self.call.forwards is None:
+            return 0
+        return max(0, len(self.call.words) - len(words) + number - self.call.forwards)
 
     def resolve_argument(self, number: int, at: int, chain: Chain) -> tuple[Fragment, ...] | None:
         """Return the value of `$1`, `$2` and so on at a place, or None if it cannot be determined."""
         if self.call is None or filter_steps(chain, "function") or not number:
             return None
         words = self.list_arguments(at, chain)
-        if words is None or any(word.loose or word.is_optional for word in words[:number]):
+        is_uncertain = words is None or any(word.loose or word.is_optional for word in words[:number])
+        if words is None or is_uncertain or self._find_outer_number(words, number):
             return None
         if number <= len(words):
             return words[number - 1].fragments
@@ -459,6 +470,10 @@ class Script(Outline):
 
         Return False for variables that a batch system or a launcher sets.
         """
+        if name.isdigit() and self.call is not None:
+            words = self.list_arguments(at, chain)
+            outer = 0 if words is None else self._find_outer_number(words, int(name))
+            return outer > 0 and self.call.script.is_set_outside(str(outer), self.call.at, self.call.chain)
         if name.isdigit():
             return self.parent is None and not self.sets_arguments and not filter_steps(chain, "function")
         if NAME.fullmatch(name.encode()) is None or _CLUSTER_VARIABLES.match(name):

@@ -26,7 +26,9 @@ def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str
         launcher.number for launcher in document.list_launchers(invocation) if launcher.program == _SUBMITTER
     }
     folder = ""
-    for previous in document.invocations[: invocation.number]:
+    for previous in document.find_programs((*_CHANGES, *_BACK, _SUBMITTER)):
+        if previous.number >= invocation.number:
+            break
         if previous.number in submissions:
             folder = os.path.normpath(os.path.join(folder, find_runtime_folder(previous.words, previous.flags) or "."))
             folder = "" if folder == "." else folder
@@ -44,7 +46,7 @@ def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str
 
 def is_folder_unchanged(document: ShellScript, invocation: Invocation) -> bool:
     """Return whether no command before an invocation changes the working folder, under whatever condition."""
-    return not any(item.program in (*_CHANGES, *_BACK) for item in document.invocations[: invocation.number])
+    return not any(item.number < invocation.number for item in document.find_programs((*_CHANGES, *_BACK)))
 
 
 def _collect_chains(invocation: Invocation) -> dict[int, Chain]:

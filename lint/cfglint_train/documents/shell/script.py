@@ -174,6 +174,7 @@ class ShellScript(Document):
         self.sourced_paths: set[str] = set()
         """Absolute paths at which a sourced file was looked for."""
         self._uses: dict[str, int] = {}
+        self._programs: dict[tuple[str, ...], tuple[Invocation, ...]] = {}
         sourcing = None if load is None else Sourcing(os.path.abspath(path), self._load_sourced)
         self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing, environment=environment)
         self.invocations: list[Invocation] = []
@@ -261,9 +262,11 @@ class ShellScript(Document):
 
         Words that are read as keys override earlier ones, so a condition on one of them is enough.
         """
-        places = [self.find_container(entry.key.span) for entry in (first, second)]
-        if places[0] != places[1] and all(kind == "command" for kind, _ in places):
-            return True  # a function's words, which its call overrides
+        frames = [] if invocation.scope is None else invocation.scope.list_frames()[:-1]
+        calls = [call.script.find_file_offset(call.at) for call in frames]
+        places = [self.find_container(entry.key.span)[1] for entry in (first, second)]
+        if places[1].start in calls and places[0] != places[1]:
+            return True  # the call overrides a word of the function
         conditions = invocation.find_condition(first), invocation.find_condition(second)
         is_overriding = invocation.number in self.translators
         return conditions[0] != conditions[1] and (is_overriding or all(conditions))
@@ -328,6 +331,12 @@ class ShellScript(Document):
         ]
         frames = (frame for scope in scopes for frame in scope.list_frames())
         return frozenset().union(*(find_probed_options(frame.script, frame.chain) for frame in frames))
+
+    def find_programs(self, names: tuple[str, ...]) -> tuple[Invocation, ...]:
+        """Return the invocations of programs with some names, in order; the search is made once."""
+        if names not in self._programs:
+            self._programs[names] = tuple(item for item in self.invocations if item.program in names)
+        return self._programs[names]
 
     def count_uses(self, name: str) -> int:
         """Count the uses of a variable in the text.
