@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         RunFit,
         Rung,
         Setting,
+        SettingChange,
         Solution,
     )
     from cfglint_train.repository.documents import SkippedFile
@@ -74,9 +75,9 @@ __all__ = [
     "EstimateResult", "FactError", "Failure", "FieldChange", "Finding", "FitResult", "Fix", "FixResult", "Ground",
     "HardwareRow", "Holding", "LintResult", "Model", "Moment", "NotChecked", "Offer", "OptionError", "Options",
     "OwnRuns", "Peak", "Phase", "Refused", "RelatedPlace", "ReleaseChange", "Room", "RunAcross", "RunChange",
-    "RunCost", "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung", "Setting", "SettingsError", "SkippedFile",
-    "Solution", "UnsupportedFiles", "UsageError", "accept", "compare", "estimate", "fit", "fit_across", "fix",
-    "ignore", "lint", "rules", "settings",
+    "RunCost", "RunCounts", "RunEstimate", "RunFacts", "RunFit", "Rung", "Setting", "SettingChange", "SettingsError",
+    "SkippedFile", "Solution", "UnsupportedFiles", "UsageError", "accept", "compare", "estimate", "fit", "fit_across",
+    "fix", "ignore", "lint", "rules", "settings",
 ]  # fmt: skip
 
 
