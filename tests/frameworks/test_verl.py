@@ -693,6 +693,16 @@ def test_words_over_a_file_are_checked_in_every_launch(words, bases, refused, tm
     assert len(messages) == len(refused)
 
 
+@for_each(("word", "is_estimated"), [("", True), ("model_engine=megatron", False), ("model_engine=dp", True)])
+def test_an_engine_that_a_launch_chooses_over_a_file_is_not_taken_for_fsdp(word, is_estimated, tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "ours.yaml").write_text("defaults: [ppo_trainer, _self_]\ndata: {train_batch_size: 256}\n")
+    command = "python3 -m verl.trainer.main_ppo --config-path $PWD/config --config-name ours"
+    (tmp_path / "run.sh").write_text(f"{' '.join((command, *BASE))} trainer.nnodes=1 {word}\n")
+    (tmp_path / "requirements.txt").write_text("verl==0.9.0\n")
+    assert ([] == list_messages(tmp_path, "CHK001")) is is_estimated
+
+
 @for_each(("guard", "count"), [("if True:", 1), ("if self.use_reference_policy:", 0)])
 def test_a_copy_may_ask_for_the_batch_of_the_reference_only_if_it_has_one(guard, count, tmp_path):
     copy_verl(tmp_path)

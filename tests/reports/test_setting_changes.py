@@ -115,6 +115,9 @@ def test_a_token_is_masked() -> None:
     old, new = (f"{AXOLOTL}wandb_api_key: {letter * 40}\n" for letter in "ab")
     compared = compare("a.yaml", old, new)
     assert not any("aaa" in str(item) or "bbb" in str(item) for item in compared.settings)
+    compared = compare("a.yaml", f"{AXOLOTL}db_password: 12345678901\n", f"{AXOLOTL}db_password: 54321678901\n")
+    assert compared.settings
+    assert not any("678901" in str(item) for item in compared.settings)
 
 
 @pytest.mark.slow

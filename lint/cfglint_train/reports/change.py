@@ -312,7 +312,7 @@ def describe_comparison(comparison: Comparison) -> str:
     total = len(comparison.runs) + comparison.unchanged
     if not total:
         return "no training run on either side"
-    if kinds["same"]:
+    if kinds["same"] == total:
         is_port = len({facts.framework for facts in _list_sides(comparison.runs[0])}) == 2
         return f"the same run: no {'field of the plan' if is_port else 'setting'} differs"
     if total == kinds["changed"] == 1 and _has_two_files(comparison.runs[0]):
@@ -320,7 +320,8 @@ def describe_comparison(comparison: Comparison) -> str:
     if not comparison.runs:
         return f"no change in {format_count(total, 'run')}"
     parts = [f"{kinds[kind]} {kind}" for kind in ("changed", "new", "removed") if kinds[kind]]
-    parts += [f"{comparison.unchanged} unchanged"] if comparison.unchanged else []
+    unchanged = comparison.unchanged + kinds["same"]
+    parts += [f"{unchanged} unchanged"] if unchanged else []
     return f"{format_count(total, 'run')}: {', '.join(parts)}"
 
 
@@ -378,7 +379,7 @@ def _list_setting_lines(change: RunChange) -> Iterator[str]:
 def _shorten_values(item: SettingChange) -> Iterator[str]:
     """Yield both values; of long texts, only the part in which they differ."""
     texts = ["not set" if value is None else format_value(value) for value in (item.before, item.after)]
-    common = next((index for index, letters in enumerate(zip(*texts)) if len({*letters}) == 2), 0)
+    common = next((index for index, letters in enumerate(zip(*texts)) if len({*letters}) == 2), min(map(len, texts)))
     start = max(0, common - _MAX_WIDTH // 2) if max(map(len, texts)) > _MAX_WIDTH else 0
     for text in texts:
         shown = text[start : start + _MAX_WIDTH]

@@ -101,4 +101,8 @@ def _format_unknown(value: Any) -> str:
 
 def convert_value(value: Any, redact: Redact) -> str | float | bool | None:
     """Return a value for reports: a number, a boolean or None as it is, and anything else as text."""
-    return value if isinstance(value, (bool, int, float, type(None))) else escape_data(redact(format_value(value)))
+    if value is None or isinstance(value, bool):
+        return value
+    text = redact(format_value(value))
+    is_number = isinstance(value, (int, float)) and text == format_value(value)  # a password may be a number
+    return value if is_number else escape_data(text)

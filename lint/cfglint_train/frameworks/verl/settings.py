@@ -108,7 +108,10 @@ def _has_known_tree(config: Config) -> bool:
         return _composes_own_tree(invocation)
     path = os.path.abspath(config.document.path).replace(os.sep, "/")
     programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
-    is_own = all(_composes_own_tree(item) and names_file(item, path) for item in programs)
+    # The file says nothing about an engine that a word chooses.
+    is_own = all(
+        _composes_own_tree(item) and not find_other_engine(item) and names_file(item, path) for item in programs
+    )
     return bool(programs) and is_own and bool(list_bases(config.document))
 
 
