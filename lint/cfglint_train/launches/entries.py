@@ -23,6 +23,7 @@ _OTHER_TASK: Final = compile_on_use(
     r"|sync|test|tokeni|upload|valid|view",
     re.IGNORECASE,
 )
+_PRINTERS: Final = ("echo", "printf")
 _SUBMITTING: Final = compile_on_use(r"submit", re.IGNORECASE)
 
 
@@ -60,10 +61,13 @@ def can_train(program: Program) -> bool:
 
 
 def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
-    """Return whether the name of a Python program shows that it does not train with its file (`download_data.py`).
+    """Return whether a command only prints its words, or starts a Python program that does not train with its file.
 
-    A program that submits the file to other machines counts as training.
+    The name of the program shows it (`download_data.py`). A program that submits the file to other machines counts as
+    training.
     """
+    if invocation.program in _PRINTERS:
+        return True
     started_program = get_program(document, invocation)
     return (
         started_program.is_python
