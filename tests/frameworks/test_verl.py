@@ -703,6 +703,14 @@ def test_an_engine_that_a_launch_chooses_over_a_file_is_not_taken_for_fsdp(word,
     assert ([] == list_messages(tmp_path, "CHK001")) is is_estimated
 
 
+@for_each(("word", "count"), [("trainer.save_freq=20", 1), ("trainer.save_freq=-1", 0)])
+def test_runs_that_save_nothing_do_not_overwrite_each_other(word, count, tmp_path):
+    words = (other for other in BASE if not other.startswith("trainer.save_freq"))
+    command = " ".join(("python3 -m verl.trainer.main_ppo trainer.resume_mode=disable", *words, word))
+    (tmp_path / "run.sh").write_text(f"# cfglint: verl=0.9.1\n{command}\n{command} data.seed=2\n")
+    assert len(list_messages(tmp_path, "CKP007")) == count
+
+
 @for_each(("guard", "count"), [("if True:", 1), ("if self.use_reference_policy:", 0)])
 def test_a_copy_may_ask_for_the_batch_of_the_reference_only_if_it_has_one(guard, count, tmp_path):
     copy_verl(tmp_path)

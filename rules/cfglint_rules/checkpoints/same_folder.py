@@ -53,8 +53,8 @@ def check(run: Run) -> Iterator[Report]:
     field = next((item for item in _PATHS if run.find_owner(item) is not None), None)
     if not earlier_launches or field is None or run.plan.get(field) is None:
         return
-    if checkpoint.resume_latest and checkpoint.strategy == "no":
-        return  # there is no checkpoint to find
+    if checkpoint.strategy == "no" and (checkpoint.resume_latest or checkpoint.final is False):
+        return  # there is no checkpoint to find, or none is written
     if checkpoint.resume_latest:
         outcome = "it resumes from the previous run"
     elif checkpoint.overwrite is False:
