@@ -682,10 +682,26 @@ class Script(Outline):
         if self.pieces is None and len(set(spans)) == len(spans):
             yield from map(build_word, fields, spans)
             return
-        places = [PlacedWord(field, span if self.pieces is None else None) for field, span in zip(fields, spans)]
+        offset = self._find_offset()
+        wholes = (
+            None if offset is None or self._is_passed(span) else Span(span.start + offset, span.end + offset)
+            for span in spans
+        )
+        places = [PlacedWord(field, whole) for field, whole in zip(fields, wholes)]
         separate(places, 0)
         for field, placed in zip(fields, places):
             yield build_word(field, placed.span)
+
+    def _is_passed(self, word: Span) -> bool:
+        """Return whether a word is the `"$@"` of a function, whose words are in the call."""
+        return self.call is not None and _ARGUMENTS.fullmatch(self.text, *word) is not None
+
+    def _find_offset(self) -> int | None:
+        """Return the offset in the file of a text that is one piece of it, or None for a composed text."""
+        if self.pieces is None:
+            return 0
+        is_whole = self.call is not None and len(self.pieces) == 1 and self.pieces[0].exact
+        return self.pieces[0].sites[-1].start if is_whole else None
 
     def expand(self, start: int, end: int, mode: str, at: int, chain: Chain, depth: int) -> list[Fragment]:
         """Expand the bytes `start` to `end` as bash does: remove quotes, replace variables.
