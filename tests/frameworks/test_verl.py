@@ -41,6 +41,7 @@ BASE = (
 
 KL_LOSS = "actor_rollout_ref.actor.use_kl_loss=True"
 DYNAMIC = "actor_rollout_ref.actor.use_dynamic_bsz=True"
+OPTIMIZER = "actor_rollout_ref.actor.optim"
 
 
 def write_command(folder: Path, *words: str, release: str = "0.9.1", program: str = "verl.trainer.main_ppo") -> Path:
@@ -154,6 +155,8 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
     (("actor_rollout_ref.actor.loss_agg_mode=tokenmean",), "0.9.1", "loss_agg_mode` must be one of"),
     (("critic.optim.lr_scheduler_type=linear",), "0.9.1", None),  # GRPO builds no critic
     (("critic.optim.lr_scheduler_type=linear", "algorithm.adv_estimator=gae"), "0.9.1", "`critic.optim.lr_scheduler"),
+    ((f"{OPTIMIZER}.lr_scheduler_type=linear",), "0.7.1", "lr_scheduler_type` must be one of"),
+    ((f"{OPTIMIZER}.lr_scheduler_type=linear", f"{OPTIMIZER}.warmup_style=cosine"), "0.7.1", None),  # replaces it
     (("reward.reward_manager.name=prime",), "0.9.1", "`reward.reward_manager.name` must be one of"),
     (("reward.reward_manager.name=Own", "reward.reward_manager.source=importlib"), "0.9.1", None),
     (("reward_model.reward_manager=naiv",), "0.5.0", "`reward_model.reward_manager` must be one of"),

@@ -912,6 +912,12 @@ VERL_CHECKS = {
           actor: {_target_: verl.workers.config.Actor, mode: a, style: null, size: 1, kl_loss_type: kl, strategy: fsdp}
         algorithm: {adv_estimator: gae, kl_penalty: kl}
         trainer: {nnodes: 1, save_freq: -1}
+        data: {truncation: error}
+    """,
+    "verl/utils/dataset/rl_dataset.py": "def tokenize(self):\n    postprocess(truncation=self.truncation)\n",
+    "verl/utils/torch_functional.py": """
+        def postprocess(truncation):
+            assert truncation in ["left", "error"]
     """,
     "verl/workers/config.py": """
         from dataclasses import dataclass
@@ -1000,6 +1006,39 @@ def test_verl_checks_are_read_from_branches_registries_and_dataclasses() -> None
             "verl/trainer/ppo/core_algos.py",
             '    if kl_penalty == "full"',
             "    if is_own(): return 1\n    if kl_penalty == 'f'",
+        ),
+        (
+            "verl/trainer/ppo/core_algos.py",
+            '    if kl_penalty == "full"',
+            "    for word in WORDS:\n        if kl_penalty == word: return 1\n    if kl_penalty == 'full'",
+        ),
+        (
+            "verl/trainer/ppo/core_algos.py",
+            '    if kl_penalty == "full"',
+            "    try: return WORDS[kl_penalty]\n    except KeyError: pass\n    if kl_penalty == 'full'",
+        ),
+        (
+            "verl/trainer/ppo/core_algos.py",
+            '    if kl_penalty in ("kl"',
+            '    kl_penalty = WORDS.get(kl_penalty, kl_penalty)\n    if kl_penalty in ("kl"',
+        ),
+        (
+            "verl/trainer/main_ppo.py",
+            "    if config.actor_rollout_ref",
+            "    if is_own(): return 3\n    if config.actor_rollout_ref",
+        ),
+        ("verl/utils/torch_functional.py", "    assert", "    if is_cut():\n        assert"),
+        ("verl/utils/torch_functional.py", "    assert", "    if not is_cut(): return\n    assert"),
+        ("verl/workers/config.py", "        valid =", "        if not self.is_on: return\n        valid ="),
+        (
+            "verl/workers/config.py",
+            "        valid =",
+            "        self.mode = WORDS.get(self.mode, self.mode)\n        valid =",
+        ),
+        (
+            "verl/workers/config.py",
+            "        valid =",
+            "        for name in ('mode', 'size'): setattr(self, name, 1)\n        valid =",
         ),
     ],
 )

@@ -206,9 +206,11 @@ class _TreeReader:
             if key not in keys and not key.startswith("_"):
                 keys[key] = TableKey({**_describe_field(field), "x-absent": True})
         conditions = find_building_conditions(route)
-        for key, words in (find_field_words(class_) if class_ is not None and conditions is not None else {}).items():
+        checks = find_field_words(class_) if class_ is not None and conditions is not None else {}
+        for key, (words, others) in checks.items():
             if key in keys:
-                keys[key] = TableKey(_add_words(keys[key].schema, words, conditions or {}))
+                unset = {f"={'.'.join((*route, other))}": "absent" for other in others}
+                keys[key] = TableKey(_add_words(keys[key].schema, words, {**(conditions or {}), **unset}))
         if not fields:
             self._add_read_keys(entry, route, keys)
         is_passed_on = any(map(_PASSED_ON.fullmatch, route))

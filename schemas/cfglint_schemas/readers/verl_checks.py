@@ -62,12 +62,14 @@ def find_building_conditions(route: tuple[str, ...]) -> Conditions | None:
     return _CRITIC if route[:1] == ("critic",) else {}
 
 
-def _find_branches(expression: str, places: tuple[tuple[str, str], ...], source: Source) -> Words | None:
+def _find_branches(
+    expression: str, places: tuple[tuple[str, str], ...], source: Source, switch: str = ""
+) -> Words | None:
     """Return the words of branches in the first of the modules and functions that has them."""
     for name, function in places:
         module = source.find_module(name)
         for tree in () if module is None else _list_functions(module.tree, function):
-            if module is not None and (words := find_branch_words(tree, module, expression)) is not None:
+            if module is not None and (words := find_branch_words(tree, module, expression, switch)) is not None:
                 return words
     return None
 
@@ -92,7 +94,8 @@ def _find_losses(source: Source) -> Words | None:
 
 
 def _find_strategies(role: str, source: Source) -> Words | None:
-    branches = _find_branches(f"{role}.strategy", (("verl.trainer.main_ppo", ""),), source)
+    # With `use_legacy_worker_impl=disable`, the registry of engines refuses other words.
+    branches = _find_branches(f"{role}.strategy", (("verl.trainer.main_ppo", ""),), source, "use_legacy_worker_impl")
     engines = find_registered_words(source, _ENGINE, "EngineRegistry.register", argument="backend")
     is_checked = branches is not None or source.find_module("verl.trainer.main_ppo_v0") or _is_engine_only(source)
     return list(dict.fromkeys([*(branches or ()), *(engines or ())])) or None if is_checked else None
