@@ -42,6 +42,7 @@ BASE = (
 KL_LOSS = "actor_rollout_ref.actor.use_kl_loss=True"
 DYNAMIC = "actor_rollout_ref.actor.use_dynamic_bsz=True"
 OPTIMIZER = "actor_rollout_ref.actor.optim"
+SHARE = "actor_rollout_ref.rollout.gpu_memory_utilization"
 
 
 def write_command(folder: Path, *words: str, release: str = "0.9.1", program: str = "verl.trainer.main_ppo") -> Path:
@@ -171,6 +172,9 @@ def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected
     (("trainer.resume_mode=never",), "0.9.1", "`trainer.resume_mode` must be one of"),
     (("trainer.resume_mode=never", "trainer.use_v1=False"), "0.9.1", None),
     (("trainer.resume_mode=never",), "0.8.0", None),
+    (("actor_rollout_ref.rollout.name=vllm", f"{SHARE}=null"), "0.4.0", "must be a number, not null"),
+    (("actor_rollout_ref.rollout.name=hf", f"{SHARE}=null"), "0.4.0", None),
+    (("actor_rollout_ref.rollout.name=sglang", f"{SHARE}=null"), "0.9.1", None),
     (("trainer.nnodes=one",), "0.3.0.post1", "`trainer.nnodes` must be an integer, not \"one\""),
     (("trainer.save_freq=null",), "0.9.1", "`trainer.save_freq` must be an integer, not null"),
     (("trainer.save_freq=0.5",), "0.9.1", None),

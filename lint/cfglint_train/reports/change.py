@@ -367,9 +367,9 @@ def _render_run(change: RunChange, style: Style) -> Iterator[str]:
 
 def _list_setting_lines(change: RunChange) -> Iterator[str]:
     """Yield each other setting with both values, and the number of those that are left out."""
-    own_names = {facts.framework for facts in _list_sides(change)}
+    run_frameworks = {facts.framework for facts in _list_sides(change)}
     for item in change.settings[:_MAX_SETTINGS]:
-        owner = "" if item.framework in own_names else f"{list_frameworks()[item.framework].title} "
+        owner = "" if item.framework in run_frameworks else f"{list_frameworks()[item.framework].title} "
         yield f"{owner}setting {item.key}: {' -> '.join(_shorten_values(item))}"
     rest = len(change.settings) - _MAX_SETTINGS
     if rest > 0:

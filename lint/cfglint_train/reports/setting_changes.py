@@ -35,7 +35,7 @@ def list_setting_changes(
         return
     names = [item.field for item in fields]
     shown = [field for field in FIELDS if any(name == field or name.startswith(f"{field}.") for name in names)]
-    stated = {key for run in (before, after) for field in shown for key in _list_keys(run, field)}
+    field_keys = {key for run in (before, after) for field in shown for key in _list_keys(run, field)}
     for old in before.configs:
         new = next((config for config in after.configs if config.framework == old.framework), None)
         if new is None:
@@ -43,7 +43,7 @@ def list_setting_changes(
         for item in compare_settings(old, new):
             key = _format_key(item.route)
             is_in_section = any(_is_in_section(config, old, item.route) for config in before.configs)
-            if key and not is_in_section and not _is_among(old.framework, item.route, stated):
+            if key and not is_in_section and not _is_among(old.framework, item.route, field_keys):
                 earlier = _convert_setting(old, item.route, item.before, redact)
                 later = _convert_setting(new, item.route, item.after, redact)
                 yield SettingChange(old.framework, escape_data(redact(key)), earlier, later)

@@ -42,8 +42,10 @@ _REGISTERED_FIRST: Final[Conditions] = {
     "=reward.reward_manager.source": {"absent-or": ["register"]},
     "reward_manager.name": "absent",
 }
-_OWN_DATASET: Final[Conditions] = {"=data.custom_cls.path": "absent"}
-_OWN_OPTIMIZER: Final[Conditions] = {"actor_rollout_ref.actor.optim.optimizer_impl": "absent"}
+_VERL_DATASET: Final[Conditions] = {"=data.custom_cls.path": "absent"}
+_VERL_OPTIMIZER: Final[Conditions] = {"actor_rollout_ref.actor.optim.optimizer_impl": "absent"}
+_VLLM: Final[Conditions] = {"=actor_rollout_ref.rollout.name": {"in": ["vllm"]}}
+"""`hf` (`HFRollout`) does not read the setting, and SGLang (`ServerArgs`) takes null for a share of its own choice."""
 _CRITIC: Final[Conditions] = {"=algorithm.adv_estimator": {"in": ["gae"]}, "=critic.enable": {"not": "false"}}
 _ALGORITHMS: Final = "verl.trainer.ppo.core_algos"
 _FSDP: Final = ("fsdp", "fsdp2")
@@ -202,7 +204,7 @@ WORD_CHECKS: Final = (
     WordCheck("actor_rollout_ref.actor.policy_loss.loss_mode", _find_losses, _POLICY_LOSS, is_open=True),
     WordCheck("actor_rollout_ref.rollout.name", partial(_find_rollouts, 0), is_open=True),
     WordCheck("actor_rollout_ref.rollout.mode", partial(_find_rollouts, 1)),
-    WordCheck("data.truncation", _find_truncations, _OWN_DATASET),
+    WordCheck("data.truncation", _find_truncations, _VERL_DATASET),
     WordCheck("reward_model.reward_manager", _find_reward_managers, _REGISTERED_FIRST, is_open=True),
     WordCheck("reward_manager.name", _find_reward_managers, _REGISTERED_FORMERLY, is_open=True),
     WordCheck("reward.reward_manager.name", _find_reward_managers, _REGISTERED, is_open=True),
@@ -243,7 +245,7 @@ NUMBER_CHECKS: Final = (
     NumberCheck(
         "actor_rollout_ref.actor.optim.lr",
         (r"lr=optim_config\.lr", r"\"lr\": config\.lr"),
-        _OWN_OPTIMIZER,
+        _VERL_OPTIMIZER,
     ),
     NumberCheck("critic.optim.lr", (r"lr=config\.optim\.lr", r"\"lr\": config\.lr"), _CRITIC),
     NumberCheck("actor_rollout_ref.rollout.n", (r"\brollout\.n\b",)),
@@ -253,6 +255,7 @@ NUMBER_CHECKS: Final = (
     NumberCheck(
         "actor_rollout_ref.rollout.gpu_memory_utilization",
         (r"gpu_memory_utilization\"?[=:] ?(self\.)?config\.gpu_memory_utilization",),
+        _VLLM,
     ),
 )
 _COMPUTING_CODE: Final = ("verl/trainer/", "verl/workers/", "verl/utils/")
