@@ -18,9 +18,15 @@ def refuse(size, name):
 def warn(size):
     print(size)
 
+def render(size):
+    "Print a size."
+    raise NotImplementedError
+
 if self.reference:
     refuse(config.ref.rows, "ref")
+    refuse(size=config.ref.cells, name="ref")
     warn(config.ref.batch)
+    render(config.ref.lines)
 """
 
 
@@ -34,7 +40,9 @@ if self.reference:
         (("data.size", "actor.rate"), True),
         (("data.rows", "actor.rate"), False),
         (("reference", "ref.rows"), True),
+        (("reference", "ref.cells"), True),
         (("reference", "ref.batch"), False),
+        (("reference", "ref.lines"), False),
     ],
 )
 def test_a_name_may_have_its_group(tmp_path: Path, words: tuple[str, ...], is_there: bool) -> None:
@@ -70,6 +78,8 @@ class CriticWorker:
         ("critic.rows", False),
         ("critic.mini", True),
         ("actor_rollout_ref.actor.mini", False),
+        ("actor.fsdp_config.mini", False),
+        ("actor.fsdp_config.rows", True),
         ("mini", True),
         ("algorithm.penalty", True),
         ("critic.micro", True),

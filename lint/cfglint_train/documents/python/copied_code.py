@@ -21,6 +21,8 @@ _WHOLE: Final = ("config", "cfg", "args")
 """Ends of the names of attributes that hold a whole configuration, not a group of it."""
 _OWNERS: Final[Mapping[str, tuple[str, ...]]] = {"self": ("Config",), "self.config": ("Worker",)}
 """Expressions for the settings of a class -> the ends of names of classes that hold one group of settings."""
+_KINDS: Final = frozenset(end.lower() for ends in _OWNERS.values() for end in ends)
+"""Words in the names of most of these classes, and of many groups."""
 _OWNED: Final = "::"
 """Separator of a class and its setting."""
 _CAPITALIZED: Final = compile_on_use(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]+")
@@ -189,10 +191,20 @@ def _list_modules(folder: str) -> Iterator[str]:
 
 
 def _raises(function: ast.FunctionDef) -> bool:
-    """Return whether a function has a `raise` of its own."""
+    """Return whether a function has a `raise` of its own, and is not abstract."""
+    if all(_is_abstract(statement) for statement in function.body):
+        return False
     inner = (node for item in function.body for node in ast.walk(item) if isinstance(node, ast.FunctionDef))
     nested = {id(node) for definition in inner for node in ast.walk(definition)}
     return any(isinstance(node, ast.Raise) and id(node) not in nested for node in ast.walk(function))
+
+
+def _is_abstract(statement: ast.stmt) -> bool:
+    """Return whether a statement is a docstring or raises NotImplementedError."""
+    if isinstance(statement, ast.Raise):
+        error = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+        return isinstance(error, ast.Name) and error.id == "NotImplementedError"
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _find_conditions(
@@ -210,7 +222,8 @@ def _find_conditions(
             yield outer_words, "stop"
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             if get_callee_name(statement.value) in refusing:
-                yield outer_words.union(*(_collect_words(item, owner) for item in statement.value.args)), "call"
+                values = (*statement.value.args, *(item.value for item in statement.value.keywords))
+                yield outer_words.union(*(_collect_words(item, owner) for item in values)), "call"
         elif isinstance(statement, ast.If):
             branch_words = outer_words | _collect_words(statement.test, owner)
             yield branch_words, "test"
@@ -234,8 +247,11 @@ def _has_word(condition: frozenset[str], word: str) -> bool:
 
 
 def _is_of_group(owner: str, group: str) -> bool:
-    """Return whether a class may hold a group of settings: both names have a word in common, or the start of one."""
-    words = [word.lower() for word in _CAPITALIZED.findall(owner)]
+    """Return whether a class may hold a group of settings: both names have a word in common, or the start of one.
+
+    The kind of a class does not count.
+    """
+    words = {word.lower() for word in _CAPITALIZED.findall(owner)} - _KINDS
     parts = group.rpartition(".")[2].lower().split("_")
     return any(word.startswith(part[:4]) or part.startswith(word) for word in words for part in parts if part)
 
