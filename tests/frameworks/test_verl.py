@@ -126,6 +126,10 @@ def test_names_of_settings_are_in_a_tree_of_some_release():
     (("+model_engine=megatron",), "0.6.0", "KEY006", None),
     (("model_engine=megatrn",), "0.9.1", "KEY004", "`model_engine` must be one of"),
     (("--config-nme=foo",), "0.9.1", "KEY001", "has no `--config-nme`: it is refused; did you mean `--config-name`?"),
+    (("--config-nam", "x", "data.bogus=1"), "0.9.1", "KEY001", None),
+    (("--config-path=/srv/conf", "data.bogus=1"), "0.9.1", "KEY001", None),
+    (("--config-path=config", "data.bogus=1"), "0.9.1", "KEY001", "it is refused"),
+    (("-cjob", "data.bogus=1"), "0.9.1", "KEY001", "it is refused"),
     (("--multirun", "trainer.seed=1"), "0.9.1", "KEY006", "reads no overrides after `--multirun`"),
 ])  # fmt: skip
 def test_a_word_is_judged_by_its_form_and_release(words, release, code, expected, tmp_path):

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from cfglint_train.documents.shell.composed import find_config_name
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.frameworks.lens_types import StatedValue
 from cfglint_train.frameworks.verl.options import find_late_override, find_unknown_options
@@ -126,7 +127,7 @@ DELETED = (
 OPTIONS = (
     "a.b=1", "b=2", "c=3", "--config-name run", "--config-name=run", "-cn run", "--config-nam run", "--multirun", "-m",
     "--mult", "-r", "--config-nme run", "--config-pth=conf", "--conf=run", "--package actor", "-x", "-xy", "--stranger",
-    "-- d=4", "-p x", "--config_name=run", "--run",
+    "-- d=4", "-p x", "-px", "-cjob", "--config_name=run", "--run",
 )  # fmt: skip
 """Options of Hydra, abbreviations and misspellings among overrides."""
 CHOSEN = (
@@ -253,11 +254,13 @@ def test_options_are_refused_as_the_parser_of_hydra_refuses_them() -> None:
         words = [word for text in dice.choices(OPTIONS, k=dice.randint(1, 5)) for word in text.split()]
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors), contextlib.suppress(SystemExit):
-            get_args_parser().parse_args(words)
+            options = get_args_parser().parse_args(words)
         script = ShellDocument("run.sh", f"python3 -m verl.trainer.main_ppo {' '.join(words)}\n".encode())
         invocation = script.invocations[-1]
         is_refused = bool([*find_unknown_options(invocation)]) or find_late_override(invocation) is not None
         assert is_refused is bool(errors.getvalue()), (words, errors.getvalue())
+        name = find_config_name(invocation)
+        assert is_refused or (name and name.text) == options.config_name, words
         verdicts.append(is_refused)
     assert 0.2 < sum(verdicts) / len(verdicts) < 0.9
 

@@ -1,7 +1,8 @@
 """Files that Hydra composes: `--config-path FOLDER --config-name NAME` names `FOLDER/NAME.yaml`.
 
 Hydra resolves a relative folder from the program's own file (hydra-core 1.3.2 `_internal/utils.py`,
-compute_search_path_dir), so only a folder that starts at the root or with a variable is the repository's.
+compute_search_path_dir), so only a folder that starts at the root or with a variable is the repository's. Its options
+(get_args_parser) may be abbreviated (CPython `argparse.py`: _parse_optional, _get_option_tuples).
 """
 
 from __future__ import annotations
@@ -14,7 +15,18 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 NAME_OPTIONS: Final = ("--config-name", "-cn")
-_FOLDERS: Final = ("--config-path", "-cp", "--config-dir", "-cd")
+_PATHS: Final = ("--config-path", "-cp")
+"""Options of the folder that replaces the program's own; `--config-dir` adds one."""
+_FOLDERS: Final = (*_PATHS, "--config-dir", "-cd")
+SWITCHES: Final = (
+    "--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m", "--shell-completion",
+    "-sc",
+)  # fmt: skip
+OPTIONS: Final = (
+    *SWITCHES, "--cfg", "-c", "--package", "-p", *_FOLDERS, *NAME_OPTIONS, "--experimental-rerun", "--info", "-i",
+)  # fmt: skip
+END: Final = "--"
+"""Word after which everything is an override."""
 _ENDINGS: Final = (".yaml", ".yml")
 
 
@@ -63,11 +75,28 @@ def has_config_folder(invocation: Invocation) -> bool:
     return _find_value(invocation, _FOLDERS) is not None
 
 
+def find_config_path(invocation: Invocation) -> Word | None:
+    """Return the folder that a command states instead of the program's own, or None."""
+    return _find_value(invocation, _PATHS)
+
+
+def resolve_option(text: str) -> tuple[str, ...]:
+    """Return the options that argparse takes a word for; several if the word abbreviates them."""
+    name = text.partition("=")[0]
+    if text in OPTIONS or name in OPTIONS:
+        return (text if text in OPTIONS else name,)
+    is_short = not text.startswith("--")
+    return tuple(option for option in OPTIONS if option.startswith(name) or (is_short and option == text[:2]))
+
+
 def _find_value(invocation: Invocation, options: tuple[str, ...]) -> Word | None:
     """Return the value of the first of the options that is passed."""
     for index, word in enumerate(invocation.words):
+        if word.text == END:
+            return None
         name, equals, _ = word.text.partition("=")
-        if name in options:
+        resolved = resolve_option(word.text) if name.startswith("-") else ()
+        if len(resolved) == 1 and resolved[0] in options:
             if equals:
                 return drop_prefix(word, len(name) + 1)
             return invocation.words[index + 1] if index + 1 < len(invocation.words) else None

@@ -10,23 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from cfglint_schemas.matches import find_similar
+from cfglint_train.documents.shell.composed import END, OPTIONS, SWITCHES, resolve_option
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-_SWITCHES: Final = (
-    "--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m", "--shell-completion",
-    "-sc",
-)  # fmt: skip
-_VALUED: Final = (
-    "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
-    "--experimental-rerun", "--info", "-i",
-)  # fmt: skip
-_OPTIONS: Final = (*_SWITCHES, *_VALUED)
-_LONG: Final = tuple(option for option in _OPTIONS if option.startswith("--"))
-_END: Final = "--"
-"""Word after which everything is an override."""
+_LONG: Final = tuple(option for option in OPTIONS if option.startswith("--"))
 _NUMBER: Final = r"-\d+|-\d*\.\d+"
 """Words with a dash that argparse does not take for options."""
 
@@ -48,10 +38,10 @@ def skip_options(words: Iterable[str]) -> Iterator[tuple[int, str]]:
             is_value = False
         elif is_over or not word.startswith("-"):
             yield index, word
-        elif word == _END:
+        elif word == END:
             is_over = True
         else:
-            is_value = "=" not in word and not _is_switch(word)
+            is_value = _needs_value(word)
 
 
 def find_unknown_options(invocation: Invocation) -> Iterator[UnknownOption]:
@@ -62,10 +52,10 @@ def find_unknown_options(invocation: Invocation) -> Iterator[UnknownOption]:
         if index in at_overrides or (is_value and not word.text.startswith("-")):
             is_value = False
             continue
-        name, equals, _ = word.text.partition("=")
-        options = _resolve(word.text)
-        is_value = not equals and not _is_switch(word.text)
-        is_option = name != _END and word.is_known and " " not in word.text and not re.fullmatch(_NUMBER, word.text)
+        name = word.text.partition("=")[0]
+        options = resolve_option(word.text)
+        is_value = _needs_value(word.text)
+        is_option = name != END and word.is_known and " " not in word.text and not re.fullmatch(_NUMBER, word.text)
         if is_option and len(options) != 1:
             similar = find_similar(name, _LONG)
             yield UnknownOption(word, name, similar[0][0] if similar else "")
@@ -79,24 +69,16 @@ def find_late_override(invocation: Invocation) -> tuple[Word, Word] | None:
     words, last = invocation.words, -1
     for index, _ in skip_options(word.text for word in words):
         between = words[last + 1 : index]
-        if last >= 0 and between and between[0].text != _END:
-            is_certain = words[last].is_known and words[index].is_known and len(_resolve(between[0].text)) == 1
+        if last >= 0 and between and between[0].text != END:
+            is_certain = words[last].is_known and words[index].is_known and len(resolve_option(between[0].text)) == 1
             is_certain = is_certain and not any(word.loose or word.spreads or word.is_optional for word in between)
             return (words[index], between[0]) if is_certain else None
         last = index
     return None
 
 
-def _is_switch(text: str) -> bool:
-    """Return whether a word is an option without a value, or an unambiguous abbreviation of one."""
-    options = _resolve(text)
-    return len(options) == 1 and options[0] in _SWITCHES
-
-
-def _resolve(text: str) -> tuple[str, ...]:
-    """Return the options that argparse takes a word for."""
-    name = text.partition("=")[0]
-    if text in _OPTIONS or name in _OPTIONS:
-        return (text if text in _OPTIONS else name,)
-    is_short = not text.startswith("--")
-    return tuple(option for option in _OPTIONS if option.startswith(name) or (is_short and option == text[:2]))
+def _needs_value(text: str) -> bool:
+    """Return whether the next word is the value of an option: `-cjob` has its value, and `-` is no option."""
+    options = resolve_option(text)
+    is_switch = len(options) == 1 and options[0] in SWITCHES
+    return "=" not in text and not is_switch and (text in OPTIONS or text.startswith("--"))

@@ -9,7 +9,13 @@ from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route, Set, Unknown
-from cfglint_train.documents.shell.composed import find_config_name, has_config_folder, names_config, names_file
+from cfglint_train.documents.shell.composed import (
+    find_config_name,
+    find_config_path,
+    has_config_folder,
+    names_config,
+    names_file,
+)
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Argument, Invocation
 from cfglint_train.foundation.typed import Any, Final
@@ -36,6 +42,8 @@ from cfglint_train.frameworks.verl.words import (
 from cfglint_train.plan.origin import Origin
 
 PPO_ENTRY: Final = "ppo_trainer"
+_TREES: Final = "config"
+"""Folder of verl's trees, as Hydra resolves it from verl's programs in `verl/trainer`."""
 
 
 def get_invocation(config: Config) -> Invocation | None:
@@ -110,7 +118,7 @@ def _has_known_tree(config: Config) -> bool:
     programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
     # The file says nothing about an engine that a word chooses.
     is_own = all(
-        _composes_own_tree(item) and not find_other_engine(item) and names_file(item, path) for item in programs
+        _selects_package_files(item) and not find_other_engine(item) and names_file(item, path) for item in programs
     )
     return bool(programs) and is_own and bool(list_bases(config.document))
 
@@ -155,6 +163,14 @@ def _names_program(entry: str, folder: str, program: str) -> bool:
 
 def _composes_own_tree(invocation: Invocation) -> bool:
     """Return whether a command composes a tree of verl's package: no other folder, and no file of a group by choice."""
+    folder = find_config_path(invocation)
+    path = "" if folder is None else os.path.normpath(folder.text if folder.is_known else folder.known_suffix)
+    is_own = folder is None or (folder.is_known and path == _TREES) or path.endswith(f"/verl/trainer/{_TREES}")
+    return is_own and _selects_package_files(invocation)
+
+
+def _selects_package_files(invocation: Invocation) -> bool:
+    """Return whether a command runs verl's own program and selects no file that may lie outside its package."""
     engine, is_sft = find_other_engine(invocation), is_sft_program(invocation)
     if (not is_sft and not is_ppo_program(invocation)) or _has_chosen_files(invocation):
         return False
