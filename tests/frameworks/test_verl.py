@@ -711,7 +711,7 @@ def test_an_engine_that_a_launch_chooses_over_a_file_is_not_taken_for_fsdp(word,
     command = "python3 -m verl.trainer.main_ppo --config-path $PWD/config --config-name ours"
     (tmp_path / "run.sh").write_text(f"{' '.join((command, *BASE))} trainer.nnodes=1 {word}\n")
     (tmp_path / "requirements.txt").write_text("verl==0.9.0\n")
-    assert ([] == list_messages(tmp_path, "CHK001")) is is_estimated
+    assert (list_messages(tmp_path, "CHK001") == []) is is_estimated
 
 
 @for_each(("word", "count"), [("trainer.save_freq=20", 1), ("trainer.save_freq=-1", 0)])

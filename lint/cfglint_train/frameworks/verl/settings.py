@@ -116,7 +116,7 @@ def _has_known_tree(config: Config) -> bool:
         return _composes_own_tree(invocation)
     path = os.path.abspath(config.document.path).replace(os.sep, "/")
     programs = [script.invocations[number] for script, number in config.launches if isinstance(script, ShellDocument)]
-    # The file says nothing about an engine that a word chooses.
+    # The file does not have the settings of an engine that a word chooses.
     is_own = all(
         _selects_package_files(item) and not find_other_engine(item) and names_file(item, path) for item in programs
     )
