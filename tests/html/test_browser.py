@@ -119,7 +119,8 @@ def test_a_command_is_selected_by_a_click(opened, report):
     opened_page = opened(report, java_script_enabled=True)
     opened_page.page.locator(".change code.copy").click(click_count=1)
     opened_page.page.locator(".change code.copy").dblclick()
-    assert opened_page.page.evaluate("getSelection().toString()").strip() == "cfglint fit --write axolotl.yaml"
+    selected = opened_page.page.evaluate("getSelection().toString()").strip()
+    assert selected == "cfglint fit --write axolotl.yaml --isolated"
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])

@@ -455,7 +455,8 @@ INSTALLED = oracle.read_releases()["axolotl"]
 
 # Entries about values that pass axolotl's validation and fail later.
 TAKEN = {
-    "everything-held-out", "nothing-saved", "new-tokens-frozen", "paged-on-fsdp2", "text-that-matches-no-module",
+    "dataset-without-path", "everything-held-out", "nothing-saved", "new-tokens-frozen", "paged-on-fsdp2",
+    "text-that-matches-no-module",
     *(f"tensor-parallel-{name}" for name in ("paged-adamw-8bit", "adamw-8bit", "adamw-bnb-8bit")),
 }  # fmt: skip
 
