@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.folders import resolve_working_folder
+from cfglint_train.documents.shell.programs import PRINTERS
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -23,7 +24,6 @@ _OTHER_TASK: Final = compile_on_use(
     r"|sync|test|tokeni|upload|valid|view",
     re.IGNORECASE,
 )
-_PRINTERS: Final = ("echo", "printf")
 _SUBMITTING: Final = compile_on_use(r"submit", re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
     The name of the program shows it (`download_data.py`). A program that submits the file to other machines counts as
     training.
     """
-    if invocation.program in _PRINTERS:
+    if invocation.program in PRINTERS:
         return True
     started_program = get_program(document, invocation)
     return (

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cfglint_train.documents.document import DocumentError, Span
-from cfglint_train.documents.shell.commands import Command, Script
+from cfglint_train.documents.shell.commands import Command, Script, join_pieces
 from cfglint_train.documents.shell.outline import Assignment
+from cfglint_train.documents.shell.programs import PRINTERS
 from cfglint_train.documents.shell.words import Fragment, Step
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.frozen import Frozen
@@ -27,7 +28,7 @@ _MAX_COMMANDS: Final = 2_000
 _MAX_NESTED: Final = 5
 """Maximum depth of functions that call each other."""
 _ARGUMENT: Final = compile_on_use(rb"\$(?:[@*1-9]|\{[@*1-9])")
-_PRINTERS: Final = (b"echo", b"printf", b"tee", b"date", b"exit", b"return", b"shift", b"true", b":")
+_IDLE: Final = (*PRINTERS, "tee", "date", "exit", "return", "shift", "true", ":")
 """Commands whose words start no program."""
 
 
@@ -53,7 +54,7 @@ def expand_calls(script: Script) -> Iterator[Command]:
         for command in commands:
             if id(command) not in runs and hidden.isdisjoint(command.chain):
                 runs[id(command)] = calls.expand(command, tuple(step for step in command.chain if step in definitions))
-        hidden, before = calls.entered - calls.left, hidden
+        hidden, before = calls.expanded - calls.unread, hidden
     for command in commands:
         if hidden.isdisjoint(command.chain):
             yield from runs[id(command)]
@@ -68,15 +69,15 @@ def _find_functions(script: Script) -> dict[str, _Function]:
         body, step = node.child_by_field_name("body"), ("function", node.id)
         if body is None or count[name] > 1 or step in script.uncalled_functions:
             continue
-        if name.encode() in prefixed or _ARGUMENT.search(script.text, body.start_byte, body.end_byte):
+        if name in prefixed or _ARGUMENT.search(script.text, body.start_byte, body.end_byte):
             names = (_get_name(script, command) for command, chain, _ in script.simple_commands if step in chain)
-            functions[name] = _Function(script, body, step, all(inner in _PRINTERS for inner in names))
+            functions[name] = _Function(script, body, step, all(inner in _IDLE for inner in names))
     return functions
 
 
-def _get_name(script: Script, command: SyntaxNode) -> bytes:
+def _get_name(script: Script, command: SyntaxNode) -> str:
     name = command.child_by_field_name("name")
-    return b"" if name is None else script.text[name.start_byte : name.end_byte]
+    return "" if name is None else script.text[name.start_byte : name.end_byte].decode("utf-8", "replace")
 
 
 def _has_prefix(command: SyntaxNode) -> bool:
@@ -88,9 +89,9 @@ class _Calls:
 
     def __init__(self, functions: dict[str, _Function]) -> None:
         """Store the functions by name."""
-        self.entered: set[Step] = set()
+        self.expanded: set[Step] = set()
         """Functions of which a call was read."""
-        self.left: set[Step] = set()
+        self.unread: set[Step] = set()
         """Functions of which a call was not read."""
         self._functions = functions
         self._count = 0
@@ -109,9 +110,9 @@ class _Calls:
         body = _read_body(function, command) if is_within else None
         inner = [] if body is None else list(body.list_commands())
         if body is None or body.loses_arguments:
-            self.left.add(function.step)
+            self.unread.add(function.step)
             return [command]
-        self.entered.add(function.step)
+        self.expanded.add(function.step)
         self._commands += len(inner)
         inner = [item._replace(prefix=(*item.prefix, *command.prefix)) if command.prefix else item for item in inner]
         return [run for item in inner for run in self.expand(item, (*around, function.step))]
@@ -120,7 +121,7 @@ class _Calls:
 def _read_body(function: _Function, call: Command) -> Script | None:
     """Return the body of a function as the script that a call runs, or None if it is too long."""
     pieces = tuple(function.script.read_literal(function.body.start_byte, function.body.end_byte))
-    text = b"".join(_get_text(piece) for piece in pieces)
+    text = join_pieces(pieces)
     budget = function.script.budget
     budget.bytes -= 4 * len(text)
     if budget.bytes < 0:
@@ -140,7 +141,3 @@ def _read_body(function: _Function, call: Command) -> Script | None:
     for name, owners in function.script.owners.items():
         body.owners.setdefault(name, set()).update(owner for owner in owners if function.step not in owner)
     return body
-
-
-def _get_text(piece: Fragment) -> bytes:
-    return b"\x01" if piece.why else piece.text

@@ -13,7 +13,7 @@ assumed to be white space unless the script sets it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from cfglint_train.documents.document import DocumentError, Position, Span
@@ -724,6 +724,11 @@ def _can_interfere(
 ) -> bool:
     """Return whether a later assignment may already have run, in an earlier iteration or before a function call."""
     return bool(loops.intersection(assignment.chain)) or (bool(functions) and not assignment.is_local)
+
+
+def join_pieces(pieces: Iterable[Fragment]) -> bytes:
+    """Return the text of a nested script, with a placeholder for unknown text."""
+    return b"".join(map(_get_piece_text, pieces))
 
 
 def _get_piece_text(piece: Fragment) -> bytes:

@@ -194,6 +194,8 @@ _STARTED: Final = compile_on_use(
     rf"(?:\S*/)?(?:{'|'.join(sorted(_PROGRAM_NAMES))}|python[0-9.]+)\s"
 )
 """Start of a program by name in the text of a script."""
+PRINTERS: Final = ("echo", "printf")
+"""Programs that only print their words."""
 _PYTHON: Final = compile_on_use(r"(?:python|pypy)[0-9.]*(?:\.exe)?")
 _MODULE: Final = compile_on_use(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _ASSIGNMENT: Final = compile_on_use(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.S)

@@ -33,7 +33,14 @@ from cfglint_train.documents.document import (
 )
 from cfglint_train.documents.shell.branches import find_probed_options
 from cfglint_train.documents.shell.calls import expand_calls
-from cfglint_train.documents.shell.commands import MAX_NESTED, Command, Environment, ExpansionBudget, Script
+from cfglint_train.documents.shell.commands import (
+    MAX_NESTED,
+    Command,
+    Environment,
+    ExpansionBudget,
+    Script,
+    join_pieces,
+)
 from cfglint_train.documents.shell.grammar import normalize_source
 from cfglint_train.documents.shell.programs import CommandFlag, CommandPart, partition
 from cfglint_train.documents.shell.sourced import Load, Sourcing
@@ -414,7 +421,7 @@ class ShellScript(Document):
         pieces = [piece for piece in pieces if piece.text]
         if not pieces:
             return
-        text = b"".join(b"\x01" if piece.why else piece.text for piece in pieces)
+        text = join_pieces(pieces)
         script.budget.bytes -= 4 * len(text)
         if script.budget.bytes < 0:
             return

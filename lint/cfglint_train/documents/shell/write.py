@@ -23,7 +23,7 @@ from cfglint_train.documents.document import (
     apply_edits,
     sort_edits,
 )
-from cfglint_train.documents.shell.programs import CommandFlag
+from cfglint_train.documents.shell.programs import PRINTERS, CommandFlag
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.expressions import compile_on_use
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
@@ -40,7 +40,7 @@ _CONTINUATION: Final = compile_on_use(rb"[ \t]*\\\r?\n")
 _COMMENT: Final = compile_on_use(rb"(?:^|[ \t\n])#")
 # Edits may change the words of programs that only print them. In the containers of `_LINES_ARE_WORDS`, a line break is
 # white space; elsewhere it ends the command unless a backslash continues it.
-_PRINTERS: Final = ("echo", "printf", ":")
+_PRINTERS: Final = (*PRINTERS, ":")
 _LINES_ARE_WORDS: Final = ("array", "heredoc", "variable")
 
 

@@ -187,16 +187,15 @@ class VerlKeys(Keys):
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
         """Return the place of a word that overrides a setting of a file, or None if the file or the word adds it."""
-        if self.is_declared(config, route) or not extends_only_package(config.document):
+        if self.is_declared(config, route) or not config.compute_once(_extends_only_package):
             return None
-        words = (word for _, invocation in list_commands(config) for word in list_words(invocation))
         sections = (route[:depth] for depth in range(1, len(route) + 1))
         release, document = get_release(config), config.document
         is_in_file = any(
             document.get_value((*config.root, *section)) is not MISSING and not is_in_tree(config, section, release)
             for section in sections
         )
-        if is_in_file or any(word.head.sign for word in words if all(map(eq, word.route, route))):
+        if is_in_file or any(all(map(eq, added, route)) for added in config.compute_once(_list_added_routes)):
             return None
         return LauncherOption(find_entry(config), route, class_steps=0)
 
@@ -273,6 +272,16 @@ class VerlKeys(Keys):
             if word.head.sign:
                 changed.add(route)
             values[route] = word.head.sign != "~" and not _is_null(word)
+
+
+def _extends_only_package(config: Config) -> bool:
+    return extends_only_package(config.document)
+
+
+def _list_added_routes(config: Config) -> list[Route]:
+    """Return the settings that words with a sign add or delete in the commands of a configuration."""
+    words = (word for _, invocation in list_commands(config) for word in list_words(invocation))
+    return [word.route for word in words if word.head.sign]
 
 
 def _is_gone(earlier: list[HydraWord], route: Route) -> bool:
